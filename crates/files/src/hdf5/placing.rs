@@ -1,5 +1,6 @@
 //! The chunks of sources on the grid of a virtual data set.
 
+use super::overlaps::{PartChunk, TargetGrid};
 use super::pairing::{PairedPart, Part, RunPair};
 use super::placed::{ChunkCount, PlacedChunk, SourcePlaces, SourceSet, coords_of, grid, number_of};
 use crate::pieces::{self, PIECE_LEN};
@@ -116,27 +117,32 @@ fn placed(
     count: &mut ChunkCount,
 ) -> Result<Vec<PlacedChunk>> {
     let counts = grid(&found.shape, chunk_shape)?;
-    let mut chunks = Vec::new();
     let grid = TargetGrid { shape: &found.shape, chunk_shape, counts: &counts };
-    for part in parts {
+    let (mut all, mut incomplete) = (Vec::new(), Vec::new());
+    let mut chunks = Vec::new();
+    for (at, part) in parts.iter().enumerate() {
         if part.is_empty()? {
             continue;
         }
         let paired = part.paired(count)?;
-        let before = chunks.len();
-        match &part.source.places {
+        let has_all = match &part.source.places {
             SourcePlaces::Chunks { shape, stored } => {
                 let expected = grid.place_chunks(&paired, shape, stored, &mut chunks, count)?;
-                let stored = u64::try_from(chunks.len().saturating_sub(before)).unwrap_or(u64::MAX);
-                check_fill(&part.source, found, stored >= expected)?;
+                chunks.len().to_u64() >= expected
             }
             SourcePlaces::Contiguous { file, offset } => {
                 grid.place_pieces(&paired, *file, *offset, &mut chunks, count)?;
+                true
             }
-            SourcePlaces::Nowhere => check_fill(&part.source, found, false)?,
+            SourcePlaces::Nowhere => false,
+        };
+        check_fill(&part.source, found, has_all)?;
+        if !has_all {
+            incomplete.push(at);
         }
+        all.extend(chunks.drain(..).map(|chunk| PartChunk { part: at, chunk }));
     }
-    Ok(chunks)
+    grid.seen(all, parts, &incomplete, count)
 }
 
 /// Fails if chunks that are missing would be seen as other elements.
@@ -150,21 +156,7 @@ fn check_fill(source: &SourceSet, found: &SourceSet, has_all: bool) -> Result<()
     )))
 }
 
-/// The chunks of a virtual data set.
-struct TargetGrid<'g> {
-    shape: &'g [u64],
-    chunk_shape: &'g [u64],
-    counts: &'g [u64],
-}
-
 impl TargetGrid<'_> {
-    fn not_on_grid(&self) -> Error {
-        let shape = self.chunk_shape;
-        Error::unsupported(format!(
-            "a virtual data set whose parts do not begin and end with chunks of {shape:?}"
-        ))
-    }
-
     /// Fails unless indices begin and end with chunks of the virtual data set.
     fn check(&self, at: usize, pair: &RunPair) -> Result<u64> {
         let chunk = self.chunk_shape.get(at).copied().unwrap_or(1).max(1);

@@ -94,7 +94,6 @@ pub fn describe(
         return Ok(());
     };
     let counts = grid(&array.shape, &chunk_shape)?;
-    // Chunks with one key keep their order.
     chunks.sort_by_key(|chunk| chunk.file);
     let result = add_chunks(path, &chunks, &counts, sources, described);
     described.lead_into(&at.as_chunk_file())?;
@@ -244,29 +243,30 @@ impl Opening<'_, '_> {
         set: &StoredDataSet,
     ) -> Result<(Vec<Part>, Vec<u64>)> {
         let mut shape = set.shape.clone();
-        let mut parts = Vec::new();
+        // With the indices of their mappings.
+        let mut parts: Vec<(usize, Part)> = Vec::new();
         let mut open = Vec::new();
         // The ends of the mappings along each dimension.
         let mut ends = vec![0; shape.len()];
-        for mapping in listed {
+        for (at, mapping) in listed.into_iter().enumerate() {
             let target = mapping.target.axes(&shape)?;
             if let Some(dimension) = mapping.target.unlimited() {
-                open.push((mapping, target, dimension));
+                open.push((at, mapping, target, dimension));
                 continue;
             }
             for (end, axis) in ends.iter_mut().zip(&target) {
                 *end = axis.end()?.max(*end);
             }
             if let Some(source) = self.source(&mapping)? {
-                parts.push(self.part(source, &mapping.source, target)?);
+                parts.push((at, self.part(source, &mapping.source, target)?));
             }
         }
-        for (_, _, dimension) in &open {
+        for (_, _, _, dimension) in &open {
             if let Some(len) = shape.get_mut(*dimension) {
                 *len = ends.get(*dimension).copied().unwrap_or_default();
             }
         }
-        for (mapping, target, dimension) in open {
+        for (at, mapping, target, dimension) in open {
             let found = if mapping.source.unlimited().is_some() {
                 self.until_end(&mapping, &target, dimension)?
             } else {
@@ -277,9 +277,12 @@ impl Opening<'_, '_> {
                 if let Some(len) = shape.get_mut(dimension) {
                     *len = end.max(*len);
                 }
-                parts.push(part);
+                parts.push((at, part));
             }
         }
+        // The last of the mappings that cover an element gives it.
+        parts.sort_by_key(|(at, _)| *at);
+        let parts: Vec<Part> = parts.into_iter().map(|(_, part)| part).collect();
         let is_outside = |part: &Part| {
             let ends = part.target_axes.iter().zip(&shape);
             ends.map(|(axis, len)| Ok(axis.end()? > *len)).collect::<Result<Vec<bool>>>()
