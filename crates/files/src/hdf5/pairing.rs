@@ -116,7 +116,7 @@ fn dimensions(source: &[u64], target: &[u64]) -> Result<Vec<Option<usize>>> {
 
 fn other_shape(source: &[u64], target: &[u64]) -> Error {
     Error::unsupported(format!(
-        "a virtual data set with a part of the shape {target:?} of elements of the shape {source:?}"
+        "a mapping of source elements of shape {source:?} to shape {target:?}"
     ))
 }
 
