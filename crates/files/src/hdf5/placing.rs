@@ -57,8 +57,11 @@ struct FreeAxis {
 /// Returns how the parts divide each dimension. The pairs of one part are in memory at a time.
 fn free_axes(parts: &[Part], found: &SourceSet, count: &mut ChunkCount) -> Result<Vec<FreeAxis>> {
     let mut axes = vec![FreeAxis { is_whole: true, common: 0 }; found.shape.len()];
+    let mut has_values = false;
     for part in parts {
-        if matches!(part.source.places, SourcePlaces::Nowhere) || part.is_empty()? {
+        has_values |= !matches!(part.source.places, SourcePlaces::Nowhere);
+        // A part without values may hide some of an earlier one.
+        if !has_values || part.is_empty()? {
             continue;
         }
         let paired = part.paired(count)?;
@@ -152,7 +155,7 @@ fn check_fill(source: &SourceSet, found: &SourceSet, has_all: bool) -> Result<()
     }
     let (theirs, own) = (&source.fill, &found.fill);
     Err(Error::unsupported(format!(
-        "a virtual data set of the fill value {own} with a part that lacks elements and has {theirs}"
+        "a virtual data set with fill value {own} has an incomplete source with fill value {theirs}"
     )))
 }
 
