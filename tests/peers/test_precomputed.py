@@ -322,6 +322,22 @@ def test_a_volume_at_a_url_is_read_with_few_requests(tmp_path):
         assert len(of_chunks) == 3, asked
 
 
+def test_compressed_chunks_at_a_url_are_read_in_any_order(tmp_path):
+    path = tmp_path / "v"
+    write(path, elements("uint16", (23, 31, 37)))
+    want = expected(path)
+    chunks = sorted((path / "4_4_40").iterdir())
+    for chunk in chunks[1::3]:
+        chunk.with_name(chunk.name + ".gz").write_bytes(gzip.compress(chunk.read_bytes()))
+        chunk.unlink()
+    with served(tmp_path) as (url, asked):
+        np.testing.assert_array_equal(got(f"precomputed+{url}/v#0"), want)
+        plain = [request for request in asked if chunks[0].name in request[1]]
+        assert len(plain) == 1, plain
+        chunks[0].rename(f"{chunks[0]}.zstd")
+        assert ".zstd" in refusal(f"precomputed+{url}/v#0")
+
+
 def test_a_shard_that_is_replaced_is_read_anew_by_a_mount(tmp_path, mount):
     path, form = tmp_path / "v", sharding(0, "identity", 1, 1, "gzip", "gzip")
     write(path, np.full((23, 31, 37), 3, "uint16"), sharding=form)

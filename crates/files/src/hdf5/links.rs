@@ -17,7 +17,9 @@ use hdf5_reader::symbol_table::SymbolTableNode;
 use super::header::ObjectHeader;
 use super::indexed_heap;
 use super::library::{self, failed};
+use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToU64;
 
 /// A link, and where it leads.
 pub type NamedLink = (String, LinkTarget);
@@ -33,6 +35,10 @@ const MAX_STEPS: usize = 64;
 
 /// The most links that are read to follow all soft links of a file.
 const MAX_FOLLOWED: usize = 1 << 24;
+
+/// The most bytes of the links that are kept, and about how many a link has beside its name.
+const KEPT_LEN: u64 = 64 << 20;
+const LINK_LEN: usize = 128;
 
 /// Returns the links of the group with this header.
 pub fn of_group(file: &Hdf5File, header: &ObjectHeader) -> Result<Vec<NamedLink>> {
@@ -109,13 +115,18 @@ fn of_symbols(file: &Hdf5File, table: &SymbolTableMessage) -> Result<Vec<NamedLi
     Ok(links)
 }
 
-/// Follows soft links.
-#[derive(Default)]
+/// Finds objects of a file by paths.
 pub struct Follower {
-    /// The links of the group that was looked into last.
-    last: Option<(u64, Arc<HashMap<String, LinkTarget>>)>,
+    /// The links of groups by their addresses.
+    groups: Bounded<u64, Arc<HashMap<String, LinkTarget>>>,
     /// How many links were read.
     read: usize,
+}
+
+impl Default for Follower {
+    fn default() -> Self {
+        Self { groups: Bounded::new(MapLimits::bytes(KEPT_LEN)), read: 0 }
+    }
 }
 
 impl Follower {
@@ -171,7 +182,7 @@ impl Follower {
     }
 
     fn links(&mut self, file: &Hdf5File, group: u64) -> Result<Arc<HashMap<String, LinkTarget>>> {
-        if let Some((_, links)) = self.last.as_ref().filter(|(address, _)| *address == group) {
+        if let Some(links) = self.groups.get(&group) {
             return Ok(Arc::clone(links));
         }
         let links = of_group(file, &ObjectHeader::read(file, group)?)?;
@@ -179,8 +190,10 @@ impl Follower {
         if self.read > MAX_FOLLOWED {
             return Err(Error::unsupported("more soft links than zarrfs follows in one file"));
         }
+        let lens = links.iter().map(|(name, _)| name.len().saturating_add(LINK_LEN));
+        let len = lens.fold(0, usize::saturating_add).to_u64();
         let links = Arc::new(links.into_iter().collect());
-        self.last = Some((group, Arc::clone(&links)));
+        drop(self.groups.put(group, Arc::clone(&links), len));
         Ok(links)
     }
 }

@@ -26,6 +26,9 @@ use zarrfs_base::error::{Error, Result};
 const MAX_LEN: u64 = 16 << 20;
 pub const MAX_COUNT: usize = 1 << 17;
 
+/// The most bytes of the name of a file, or of the path of a data set.
+const MAX_NAME_LEN: usize = 1 << 16;
+
 /// The bytes of an object of a heap, and of a collection, beside its length.
 const HEAD_LEN: u64 = 8;
 
@@ -78,7 +81,12 @@ pub fn read(file: &Hdf5File, place: HeapPlace) -> Result<Vec<Mapping>> {
             found.ok_or_else(|| Error::corrupt(format!("HDF5: no mapping has the number {index}")))
         };
         let own = |cursor: &mut Cursor<'_>| {
-            cursor.read_null_terminated_string().map(Rc::from).map_err(failed)
+            let name = cursor.read_null_terminated_string().map_err(failed)?;
+            if name.len() > MAX_NAME_LEN {
+                let detail = format!("a source name of more than {MAX_NAME_LEN} bytes");
+                return Err(Error::unsupported(detail));
+            }
+            Ok(Rc::from(name))
         };
         let name = if flags & IS_SAME_FILE != 0 {
             Rc::from(".")

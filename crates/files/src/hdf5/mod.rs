@@ -20,6 +20,7 @@ mod library;
 mod links;
 mod literal_szip;
 mod mappings;
+mod overlaps;
 mod pairing;
 mod placed;
 mod placing;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::placed::{ChunkCount, SourceSet};
+use super::placed::{ChunkCount, SourceSet, number_of};
 use super::selection::{Run, SelectedAxis};
 use zarrfs_base::error::{Error, Result};
 
@@ -55,13 +55,12 @@ impl Part {
     }
 
     /// Pairs the dimensions. `count` counts the pieces that this takes.
-    pub fn paired(&self, count: Option<&mut ChunkCount>) -> Result<PairedPart<'_>> {
+    pub fn paired(&self, count: &mut ChunkCount) -> Result<PairedPart<'_>> {
         let lens =
             |axes: &[SelectedAxis]| axes.iter().map(SelectedAxis::len).collect::<Result<Vec<_>>>();
         let (source_lens, target_lens) = (lens(&self.source_axes)?, lens(&self.target_axes)?);
         let dimensions = dimensions(&source_lens, &target_lens)?;
         let mut pairs = Vec::new();
-        let mut run_count = 0;
         for (axis, dimension) in self.target_axes.iter().zip(&dimensions) {
             let target = axis.runs()?;
             let found = match dimension.and_then(|dimension| self.source_axes.get(dimension)) {
@@ -71,11 +70,8 @@ impl Part {
                     .map(|run| RunPair { source: 0, target: run.start, count: run.count })
                     .collect(),
             };
-            run_count = found.len().saturating_add(run_count);
+            count.add(found.len())?;
             pairs.push(found);
-        }
-        if let Some(count) = count {
-            count.add(run_count)?;
         }
         let mut single = Vec::new();
         for (at, axis) in self.source_axes.iter().enumerate() {
@@ -120,7 +116,7 @@ fn dimensions(source: &[u64], target: &[u64]) -> Result<Vec<Option<usize>>> {
 
 fn other_shape(source: &[u64], target: &[u64]) -> Error {
     Error::unsupported(format!(
-        "a virtual data set with a part of the shape {target:?} of elements of the shape {source:?}"
+        "a mapping of source elements of shape {source:?} to shape {target:?}"
     ))
 }
 
@@ -152,6 +148,24 @@ fn paired_runs(source: &[Run], target: &[Run]) -> Vec<RunPair> {
 }
 
 impl PairedPart<'_> {
+    /// Returns the numbers of the first and of the last chunk that it needs of a source whose
+    /// chunks have this shape, in its grid.
+    pub fn source_numbers(&self, chunk_shape: &[u64], counts: &[u64]) -> Result<(u64, u64)> {
+        let mut first: Vec<u64> = self.single.iter().map(|at| at.unwrap_or(0)).collect();
+        let mut last = first.clone();
+        for (pairs, dimension) in self.pairs.iter().zip(&self.dimensions) {
+            let (Some(at), Some(from), Some(to)) = (*dimension, pairs.first(), pairs.last()) else {
+                continue;
+            };
+            let chunk = chunk_shape.get(at).copied().unwrap_or(1).max(1);
+            let end = to.source.saturating_add(to.count.saturating_sub(1));
+            if let (Some(first), Some(last)) = (first.get_mut(at), last.get_mut(at)) {
+                (*first, *last) = (from.source / chunk, end / chunk);
+            }
+        }
+        Ok((number_of(&first, counts)?, number_of(&last, counts)?))
+    }
+
     /// Whether all indices along a dimension are those of the source.
     pub fn is_whole(&self, at: usize, len: u64) -> bool {
         let dimension = self.dimensions.get(at).copied().flatten();

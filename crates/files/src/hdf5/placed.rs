@@ -5,8 +5,11 @@ use serde_json::Value;
 use super::types::StoredType;
 use zarrfs_base::error::{Error, Result};
 
-/// The most chunks of one virtual data set.
+/// The most chunks of one virtual data set, with the runs of elements of its mappings.
 const MAX_CHUNKS: usize = 1 << 21;
+
+/// How often chunks are looked for to put all virtual data sets of a file together.
+const MAX_STEPS: u64 = 1 << 27;
 
 /// The number of the file of a chunk that was read.
 pub const INLINE: u32 = u32::MAX;
@@ -40,7 +43,7 @@ pub enum SourcePlaces {
     Chunks {
         /// The shape of each.
         shape: Vec<u64>,
-        /// Those that are stored.
+        /// Those that are stored, by their numbers; no two have the same.
         stored: Vec<PlacedChunk>,
     },
     /// Nowhere: all are the fill value.
@@ -62,20 +65,53 @@ pub struct SourceSet {
     pub places: SourcePlaces,
 }
 
-/// How many chunks of a virtual data set are in memory.
+/// How many chunks of a virtual data set were found, and runs of elements.
 #[derive(Debug, Default)]
-pub struct ChunkCount(usize);
+pub struct ChunkCount {
+    count: usize,
+    /// How often a chunk was looked for, for all virtual data sets of a file.
+    steps: u64,
+}
 
 impl ChunkCount {
     /// Notes that there are so many more.
     pub fn add(&mut self, count: usize) -> Result<()> {
-        self.0 = self.0.saturating_add(count);
-        if self.0 > MAX_CHUNKS {
-            let detail = format!("a virtual data set of more than {MAX_CHUNKS} chunks");
+        self.count = self.count.saturating_add(count);
+        if self.count > MAX_CHUNKS {
+            let detail =
+                format!("a virtual data set of more than {MAX_CHUNKS} chunks and runs of elements");
             return Err(Error::unsupported(detail));
         }
         Ok(())
     }
+
+    /// Notes that chunks are looked for so many times.
+    pub fn step(&mut self, count: u64) -> Result<()> {
+        self.steps = self.steps.saturating_add(count);
+        if self.steps > MAX_STEPS {
+            let detail = format!("virtual data sets whose chunks take more than {MAX_STEPS} steps");
+            return Err(Error::unsupported(detail));
+        }
+        Ok(())
+    }
+
+    /// Begins another virtual data set of the file.
+    pub fn clear(&mut self) {
+        self.count = 0;
+    }
+}
+
+/// Returns chunks in the order of their numbers. Of those with one number, the last one stays.
+pub fn by_number(mut chunks: Vec<PlacedChunk>) -> Vec<PlacedChunk> {
+    chunks.sort_by_key(|chunk| chunk.number);
+    chunks.dedup_by(|next, kept| {
+        let is_same = next.number == kept.number;
+        if is_same {
+            *kept = *next;
+        }
+        is_same
+    });
+    chunks
 }
 
 /// Returns how many chunks there are along each dimension.

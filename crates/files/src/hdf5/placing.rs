@@ -1,13 +1,15 @@
 //! The chunks of sources on the grid of a virtual data set.
 
+use super::overlaps::{PartChunk, TargetGrid};
 use super::pairing::{PairedPart, Part, RunPair};
 use super::placed::{ChunkCount, PlacedChunk, SourcePlaces, SourceSet, coords_of, grid, number_of};
 use crate::pieces::{self, PIECE_LEN};
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// Returns where the values of a data set that is put together from parts are.
 pub fn places(parts: &[Part], found: &SourceSet, count: &mut ChunkCount) -> Result<SourcePlaces> {
-    Ok(match chunk_shape(parts, found)? {
+    Ok(match chunk_shape(parts, found, count)? {
         Some(shape) => {
             let stored = placed(parts, found, &shape, count)?;
             SourcePlaces::Chunks { shape, stored }
@@ -17,7 +19,11 @@ pub fn places(parts: &[Part], found: &SourceSet, count: &mut ChunkCount) -> Resu
 }
 
 /// Returns the shape of chunks that all parts can have; `None` if there are no parts with values.
-fn chunk_shape(parts: &[Part], found: &SourceSet) -> Result<Option<Vec<u64>>> {
+fn chunk_shape(
+    parts: &[Part],
+    found: &SourceSet,
+    count: &mut ChunkCount,
+) -> Result<Option<Vec<u64>>> {
     let mut has_values = false;
     for part in parts {
         if part.is_empty()? {
@@ -25,7 +31,7 @@ fn chunk_shape(parts: &[Part], found: &SourceSet) -> Result<Option<Vec<u64>>> {
         }
         match &part.source.places {
             SourcePlaces::Chunks { shape, .. } => {
-                let paired = part.paired(None)?;
+                let paired = part.paired(count)?;
                 let chunk = |dimension: &Option<usize>| match dimension {
                     Some(at) => shape.get(*at).copied().unwrap_or(1),
                     None => 1,
@@ -36,43 +42,62 @@ fn chunk_shape(parts: &[Part], found: &SourceSet) -> Result<Option<Vec<u64>>> {
             SourcePlaces::Nowhere => {}
         }
     }
-    if has_values { free_shape(parts, found).map(Some) } else { Ok(None) }
+    if has_values { free_shape(parts, found, count).map(Some) } else { Ok(None) }
+}
+
+/// How chunks of sources whose elements are one after the other can divide a dimension.
+#[derive(Clone, Copy)]
+struct FreeAxis {
+    /// Whether all parts have all of its indices.
+    is_whole: bool,
+    /// The greatest number that divides the places where parts begin and end; 0 for any.
+    common: u64,
+}
+
+/// Returns how the parts divide each dimension. The pairs of one part are in memory at a time.
+fn free_axes(parts: &[Part], found: &SourceSet, count: &mut ChunkCount) -> Result<Vec<FreeAxis>> {
+    let mut axes = vec![FreeAxis { is_whole: true, common: 0 }; found.shape.len()];
+    let mut has_values = false;
+    for part in parts {
+        has_values |= !matches!(part.source.places, SourcePlaces::Nowhere);
+        // A part without values may hide some of an earlier one.
+        if !has_values || part.is_empty()? {
+            continue;
+        }
+        let paired = part.paired(count)?;
+        let pairs = paired.pairs.iter().zip(&found.shape);
+        for (at, (axis, (pairs, len))) in axes.iter_mut().zip(pairs).enumerate() {
+            axis.is_whole &= paired.is_whole(at, *len);
+            axis.common = pairs.iter().fold(axis.common, |common, pair| {
+                let is_last = pair.target.saturating_add(pair.count) == *len;
+                let common = divisor(common, pair.target);
+                if is_last { common } else { divisor(common, pair.count) }
+            });
+        }
+    }
+    Ok(axes)
 }
 
 /// Returns the shape of chunks for sources whose elements are one after the other: as many rows as
 /// begin and end where the parts do, and about as long as other pieces.
-fn free_shape(parts: &[Part], found: &SourceSet) -> Result<Vec<u64>> {
+fn free_shape(parts: &[Part], found: &SourceSet, count: &mut ChunkCount) -> Result<Vec<u64>> {
     let mut chunk: Vec<u64> = vec![1; found.shape.len()];
     let mut row_len = found.stored.item_len.max(1);
-    let paired: Vec<PairedPart<'_>> = parts
-        .iter()
-        .filter(|part| !matches!(part.source.places, SourcePlaces::Nowhere))
-        .map(|part| part.paired(None))
-        .collect::<Result<_>>()?;
-    for (at, len) in found.shape.iter().enumerate().rev() {
-        let is_whole = paired.iter().all(|part| part.is_whole(at, *len));
+    let axes = free_axes(parts, found, count)?;
+    let all = chunk.iter_mut().zip(&axes).zip(&found.shape);
+    for ((place, FreeAxis { is_whole, common }), len) in all.rev() {
         let whole_len = row_len.saturating_mul(*len);
-        let Some(place) = chunk.get_mut(at) else { break };
-        if is_whole && whole_len <= PIECE_LEN {
+        if *is_whole && whole_len <= PIECE_LEN {
             *place = (*len).max(1);
             row_len = whole_len;
             continue;
         }
         let most = (PIECE_LEN / row_len.max(1)).max(1);
-        let common = if is_whole {
-            most
-        } else {
-            let pairs = paired.iter().filter_map(|part| part.pairs.get(at)).flatten();
-            pairs.fold(0, |common, pair| {
-                let is_last = pair.target.saturating_add(pair.count) == *len;
-                let common = divisor(common, pair.target);
-                if is_last { common } else { divisor(common, pair.count) }
-            })
-        };
+        let common = if *is_whole { most } else { *common };
         let common = if common == 0 { *len } else { common };
         *place = (1..=most.min(common))
             .rev()
-            .find(|rows| is_whole || common.is_multiple_of(*rows))
+            .find(|rows| *is_whole || common.is_multiple_of(*rows))
             .unwrap_or(1);
         break;
     }
@@ -95,27 +120,32 @@ fn placed(
     count: &mut ChunkCount,
 ) -> Result<Vec<PlacedChunk>> {
     let counts = grid(&found.shape, chunk_shape)?;
-    let mut chunks = Vec::new();
     let grid = TargetGrid { shape: &found.shape, chunk_shape, counts: &counts };
-    for part in parts {
+    let (mut all, mut incomplete) = (Vec::new(), Vec::new());
+    let mut chunks = Vec::new();
+    for (at, part) in parts.iter().enumerate() {
         if part.is_empty()? {
             continue;
         }
-        let paired = part.paired(Some(count))?;
-        let before = chunks.len();
-        match &part.source.places {
+        let paired = part.paired(count)?;
+        let has_all = match &part.source.places {
             SourcePlaces::Chunks { shape, stored } => {
                 let expected = grid.place_chunks(&paired, shape, stored, &mut chunks, count)?;
-                let stored = u64::try_from(chunks.len().saturating_sub(before)).unwrap_or(u64::MAX);
-                check_fill(&part.source, found, stored >= expected)?;
+                chunks.len().to_u64() >= expected
             }
             SourcePlaces::Contiguous { file, offset } => {
                 grid.place_pieces(&paired, *file, *offset, &mut chunks, count)?;
+                true
             }
-            SourcePlaces::Nowhere => check_fill(&part.source, found, false)?,
+            SourcePlaces::Nowhere => false,
+        };
+        check_fill(&part.source, found, has_all)?;
+        if !has_all {
+            incomplete.push(at);
         }
+        all.extend(chunks.drain(..).map(|chunk| PartChunk { part: at, chunk }));
     }
-    Ok(chunks)
+    grid.seen(all, parts, &incomplete, count)
 }
 
 /// Fails if chunks that are missing would be seen as other elements.
@@ -125,25 +155,11 @@ fn check_fill(source: &SourceSet, found: &SourceSet, has_all: bool) -> Result<()
     }
     let (theirs, own) = (&source.fill, &found.fill);
     Err(Error::unsupported(format!(
-        "a virtual data set of the fill value {own} with a part that lacks elements and has {theirs}"
+        "a virtual data set with fill value {own} has an incomplete source with fill value {theirs}"
     )))
 }
 
-/// The chunks of a virtual data set.
-struct TargetGrid<'g> {
-    shape: &'g [u64],
-    chunk_shape: &'g [u64],
-    counts: &'g [u64],
-}
-
 impl TargetGrid<'_> {
-    fn not_on_grid(&self) -> Error {
-        let shape = self.chunk_shape;
-        Error::unsupported(format!(
-            "a virtual data set whose parts do not begin and end with chunks of {shape:?}"
-        ))
-    }
-
     /// Fails unless indices begin and end with chunks of the virtual data set.
     fn check(&self, at: usize, pair: &RunPair) -> Result<u64> {
         let chunk = self.chunk_shape.get(at).copied().unwrap_or(1).max(1);
@@ -156,6 +172,7 @@ impl TargetGrid<'_> {
     }
 
     /// Places the chunks of a source, and returns how many there are with those that are missing.
+    /// `stored` is in the order of the numbers.
     fn place_chunks(
         &self,
         part: &PairedPart<'_>,
@@ -164,6 +181,29 @@ impl TargetGrid<'_> {
         chunks: &mut Vec<PlacedChunk>,
         count: &mut ChunkCount,
     ) -> Result<u64> {
+        let expected = self.check_chunks(part, source_chunk)?;
+        let source_counts = grid(&part.source.shape, source_chunk)?;
+        let (first, last) = part.source_numbers(source_chunk, &source_counts)?;
+        let start = stored.partition_point(|chunk| chunk.number < first);
+        let end = stored.partition_point(|chunk| chunk.number <= last);
+        let stored = stored.get(start..end).unwrap_or_default();
+        if expected < stored.len().to_u64() {
+            count.step(expected)?;
+            self.place_cells(part, stored, &source_counts, chunks, count)?;
+            return Ok(expected);
+        }
+        count.step(stored.len().to_u64())?;
+        for chunk in stored {
+            let coords = coords_of(chunk.number, &source_counts);
+            let Some(target) = self.target_of(part, &coords) else { continue };
+            count.add(1)?;
+            chunks.push(PlacedChunk { number: number_of(&target, self.counts)?, ..*chunk });
+        }
+        Ok(expected)
+    }
+
+    /// Fails unless a part has whole chunks of its source, and returns how many.
+    fn check_chunks(&self, part: &PairedPart<'_>, source_chunk: &[u64]) -> Result<u64> {
         let mut expected = 1_u64;
         for (at, (pairs, dimension)) in part.pairs.iter().zip(&part.dimensions).enumerate() {
             let mut chunk_count = 0_u64;
@@ -185,14 +225,52 @@ impl TargetGrid<'_> {
         if lens.clone().any(|(single, len)| single.is_some() && *len != 1) {
             return Err(self.not_on_grid());
         }
-        let source_counts = grid(&part.source.shape, source_chunk)?;
-        for chunk in stored {
-            let coords = coords_of(chunk.number, &source_counts);
-            let Some(target) = self.target_of(part, &coords) else { continue };
-            count.add(1)?;
-            chunks.push(PlacedChunk { number: number_of(&target, self.counts)?, ..*chunk });
-        }
         Ok(expected)
+    }
+
+    /// Places the chunks of a part that has fewer than its source.
+    fn place_cells(
+        &self,
+        part: &PairedPart<'_>,
+        stored: &[PlacedChunk],
+        source_counts: &[u64],
+        chunks: &mut Vec<PlacedChunk>,
+        count: &mut ChunkCount,
+    ) -> Result<()> {
+        let cells = |(pairs, chunk): (&Vec<RunPair>, &u64)| -> Vec<(u64, u64)> {
+            let chunk = (*chunk).max(1);
+            let cells = pairs.iter().flat_map(|pair| {
+                let first = (pair.source / chunk, pair.target / chunk);
+                let after =
+                    move |step| (first.0.saturating_add(step), first.1.saturating_add(step));
+                (0..pair.count.div_ceil(chunk)).map(after)
+            });
+            cells.collect()
+        };
+        let cells: Vec<_> = part.pairs.iter().zip(self.chunk_shape).map(cells).collect();
+        let counts: Vec<u64> = cells.iter().map(|cells| cells.len().to_u64()).collect();
+        let mut source: Vec<u64> = part.single.iter().map(|single| single.unwrap_or(0)).collect();
+        let mut target = vec![0_u64; counts.len()];
+        let mut at = target.clone();
+        loop {
+            let places = cells.iter().zip(&at).zip(&part.dimensions).zip(&mut target);
+            for (((cells, at), dimension), target) in places {
+                let cell = cells.get(at.to_usize()).ok_or_else(|| self.not_on_grid())?;
+                if let Some(source) = dimension.and_then(|at| source.get_mut(at)) {
+                    *source = cell.0;
+                }
+                *target = cell.1;
+            }
+            let number = number_of(&source, source_counts)?;
+            let found = stored.binary_search_by_key(&number, |chunk| chunk.number);
+            if let Some(chunk) = found.ok().and_then(|at| stored.get(at)) {
+                count.add(1)?;
+                chunks.push(PlacedChunk { number: number_of(&target, self.counts)?, ..*chunk });
+            }
+            if !pieces::advance(&mut at, &counts) {
+                return Ok(());
+            }
+        }
     }
 
     /// Returns where a chunk of the source is in the virtual data set; `None` if it is not mapped.

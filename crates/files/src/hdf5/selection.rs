@@ -63,6 +63,17 @@ pub enum Selection {
     Axes(Vec<SelectedAxis>),
 }
 
+/// How many indices of a range an axis has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cover {
+    /// None of them.
+    Nothing,
+    /// Some of them.
+    Some,
+    /// All of them.
+    All,
+}
+
 impl SelectedAxis {
     /// Returns all indices of a dimension.
     pub fn whole(len: u64) -> Self {
@@ -136,6 +147,81 @@ impl SelectedAxis {
             }
         };
         total.ok_or_else(|| Error::corrupt("HDF5: a selection of more than 2^64 elements"))
+    }
+
+    /// Returns the first index, if there are any.
+    pub fn start(&self) -> u64 {
+        match self {
+            Self::Regular { start, .. } => *start,
+            Self::Runs(runs) => runs.first().map_or(0, |run| run.start),
+        }
+    }
+
+    /// Returns how many indices from `start` to `end` there are.
+    pub fn cover(&self, start: u64, end: u64) -> Cover {
+        let Some(run) = self.first_run_after(start).filter(|run| run.start < end) else {
+            return Cover::Nothing;
+        };
+        let is_all = run.start <= start && end <= run.start.saturating_add(run.count);
+        if is_all { Cover::All } else { Cover::Some }
+    }
+
+    /// Returns the first run that does not end before an index.
+    fn first_run_after(&self, index: u64) -> Option<Run> {
+        let is_after = |run: &Run| index < run.start.saturating_add(run.count);
+        match self {
+            Self::Runs(runs) => {
+                let before = runs.partition_point(|run| !is_after(run));
+                runs.get(before).copied()
+            }
+            Self::Regular { start, stride, count, block } => {
+                let (count, block) = (count.unwrap_or(u64::MAX), block.unwrap_or(u64::MAX));
+                if *stride == block || count == 1 {
+                    let run = Run { start: *start, count: count.saturating_mul(block) };
+                    return Some(run).filter(is_after);
+                }
+                let passed = index.checked_sub(start.saturating_add(block));
+                let passed = passed.map_or(0, |len| (len / (*stride).max(1)).saturating_add(1));
+                let start = passed.saturating_mul(*stride).saturating_add(*start);
+                (passed < count && block > 0).then_some(Run { start, count: block })
+            }
+        }
+    }
+
+    /// Returns a number that is at least that of the cells of `len` indices with some of these.
+    pub fn most_cells(&self, len: u64) -> u64 {
+        let most = |count: u64| (count / len.max(1)).saturating_add(2);
+        match self {
+            Self::Runs(runs) => runs.iter().fold(0, |sum, run| most(run.count).saturating_add(sum)),
+            Self::Regular { stride, count, block, .. } => {
+                let (count, block) = (count.unwrap_or(u64::MAX), block.unwrap_or(u64::MAX));
+                if *stride == block || count == 1 {
+                    most(count.saturating_mul(block))
+                } else {
+                    most(block).saturating_mul(count)
+                }
+            }
+        }
+    }
+
+    /// Returns the cells of `len` indices that have some of these.
+    pub fn cells(&self, len: u64) -> Result<Vec<u64>> {
+        let len = len.max(1);
+        let mut cells = Vec::new();
+        for run in self.runs()? {
+            let last = run.start.saturating_add(run.count.saturating_sub(1)) / len;
+            cells.extend(run.start / len..=last);
+        }
+        cells.dedup();
+        Ok(cells)
+    }
+
+    /// Returns how many runs are in memory.
+    pub fn kept_runs(&self) -> usize {
+        match self {
+            Self::Regular { .. } => 0,
+            Self::Runs(runs) => runs.len(),
+        }
     }
 
     /// Returns the index after the last one.
@@ -338,6 +424,7 @@ fn merged(runs: Vec<Run>) -> Vec<Run> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zarrfs_base::width::ToU64;
 
     fn regular(start: u64, stride: u64, count: Option<u64>, block: Option<u64>) -> SelectedAxis {
         SelectedAxis::Regular { start, stride, count, block }
@@ -353,6 +440,42 @@ mod tests {
         let cut = axis.within(6).unwrap().runs().unwrap();
         assert_eq!(cut, vec![Run { start: 1, count: 2 }, Run { start: 5, count: 1 }]);
         assert_eq!(axis.within(1).unwrap().len().unwrap(), 0);
+    }
+
+    #[test]
+    fn the_cover_of_a_range_is_that_of_the_runs() {
+        let runs = |axis: &SelectedAxis| SelectedAxis::Runs(axis.runs().unwrap());
+        let axes = [
+            regular(3, 4, Some(3), Some(2)),
+            regular(2, 3, Some(4), Some(3)),
+            regular(5, 1, Some(1), Some(4)),
+            regular(0, 5, Some(3), Some(1)),
+        ];
+        for axis in axes.iter().flat_map(|axis| [axis.clone(), runs(axis)]) {
+            let indices: Vec<u64> = axis
+                .runs()
+                .unwrap()
+                .iter()
+                .flat_map(|run| run.start..run.start + run.count)
+                .collect();
+            assert_eq!(axis.start(), indices[0]);
+            for (start, end) in
+                (0..20).flat_map(|start| (start + 1..21).map(move |end| (start, end)))
+            {
+                let cover = match indices.iter().filter(|at| (start..end).contains(*at)).count() {
+                    0 => Cover::Nothing,
+                    count if count.to_u64() == end - start => Cover::All,
+                    _ => Cover::Some,
+                };
+                assert_eq!(axis.cover(start, end), cover, "{axis:?}: {start} to {end}");
+            }
+            for len in 1..6 {
+                let mut cells: Vec<u64> = indices.iter().map(|at| at / len).collect();
+                cells.dedup();
+                assert_eq!(axis.cells(len).unwrap(), cells, "{axis:?} in cells of {len}");
+                assert!(axis.most_cells(len) >= cells.len().to_u64());
+            }
+        }
     }
 
     #[test]

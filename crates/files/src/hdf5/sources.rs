@@ -1,5 +1,6 @@
 //! Data sets that others show parts of: in the same file, or in another one that may be read.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -9,7 +10,9 @@ use super::header::ObjectHeader;
 use super::library::{failed, open};
 use super::links::Follower;
 use super::mappings::MAX_COUNT;
-use super::placed::{ChunkCount, INLINE, PlacedChunk, SourcePlaces, SourceSet, grid, number_of};
+use super::placed::{
+    ChunkCount, INLINE, PlacedChunk, SourcePlaces, SourceSet, by_number, grid, number_of,
+};
 use super::types::StoredType;
 use super::values::Values;
 use super::{external, filters, placing, types, virtual_set};
@@ -19,12 +22,19 @@ use hdf5_reader::Hdf5File;
 use hdf5_reader::messages::external_files::ExternalFilesMessage;
 use hdf5_reader::messages::layout::DataLayout;
 use hdf5_reader::messages::link::LinkTarget;
-use zarrfs_base::error::{Error, Result};
+use zarrfs_base::error::{Error, Result, Word};
+use zarrfs_base::width::ToU64;
 use zarrfs_store::refs::SourceStores;
 
-/// The most files that are asked for, and the most data sets.
+/// The most files that are asked for.
 const MAX_FILES: usize = 1 << 17;
+
+/// The most data sets that are looked for: for one virtual data set, and for all of a file.
 const MAX_SETS: usize = 1 << 18;
+const MAX_ALL_SETS: usize = 1 << 20;
+
+/// The most bytes of the paths of sources.
+const MAX_PATHS_LEN: usize = 64 << 20;
 
 /// The most bytes of chunks that were read.
 const MAX_INLINE_LEN: usize = 64 << 20;
@@ -40,12 +50,27 @@ pub struct OpenSource {
     bytes: SourceFile,
     /// Its number.
     pub number: u32,
+    /// The links in it that were read.
+    follower: RefCell<Follower>,
 }
 
 impl OpenSource {
     /// Returns it as a file that chunks lie in.
     pub fn as_chunk_file(&self) -> ChunkFile {
         self.bytes.as_chunk_file()
+    }
+
+    /// Returns what a path leads to: the address of an object, or a link to another file. `None`
+    /// if there is nothing.
+    pub fn find(&self, path: &str) -> Result<Option<LinkTarget>> {
+        let root = self.file.root_group().map_err(failed)?.address();
+        self.follower.borrow_mut().find(&self.file, root, root, path)
+    }
+
+    /// Returns what a soft link of the group at an address leads to.
+    pub fn follow(&self, group: u64, path: &str) -> Result<LinkTarget> {
+        let root = self.file.root_group().map_err(failed)?.address();
+        self.follower.borrow_mut().follow(&self.file, root, group, path)
     }
 }
 
@@ -68,6 +93,8 @@ pub struct Sources<'p> {
     /// How many chunks are in memory.
     pub chunk_count: ChunkCount,
     set_count: usize,
+    all_set_count: usize,
+    paths_len: usize,
     mapping_count: usize,
     /// The virtual data sets that are being put together, by file and address.
     open_sets: Vec<(u32, u64)>,
@@ -88,6 +115,8 @@ impl<'p> Sources<'p> {
             inline_len: 0,
             chunk_count: ChunkCount::default(),
             set_count: 0,
+            all_set_count: 0,
+            paths_len: 0,
             mapping_count: 0,
             open_sets: Vec::new(),
         }
@@ -98,8 +127,9 @@ impl<'p> Sources<'p> {
         self.found.clear();
         self.inline.clear();
         self.open_sets.clear();
-        (self.inline_len, self.mapping_count) = (0, 0);
-        self.chunk_count = ChunkCount::default();
+        (self.inline_len, self.paths_len) = (0, 0);
+        (self.set_count, self.mapping_count) = (0, 0);
+        self.chunk_count.clear();
     }
 
     /// Returns a file by its number.
@@ -144,23 +174,23 @@ impl<'p> Sources<'p> {
         if name == "." {
             return self.opened(&beside.bytes).map(Some);
         }
-        let mut location = beside.bytes.location_beside(name);
-        let mut found = self.locate(&location)?;
-        if found.is_none()
-            && let Some((_, last)) = name.rsplit_once('/').filter(|_| name.starts_with('/'))
-        {
-            // As the library of HDF5 does it, for files that were moved.
-            location = beside.bytes.location_beside(last);
-            found = self.locate(&location)?;
-        }
-        match found {
-            Some(file) => self.opened(&file).map(Some),
-            None => Ok(None),
+        let found = self.locate(&beside.bytes.location_beside(name));
+        let is_elsewhere = match &found {
+            Ok(file) => file.is_none(),
+            Err(error) => error.word() == Word::Unsupported,
+        };
+        let last = name.rsplit_once('/').filter(|_| is_elsewhere && name.starts_with('/'));
+        // The library of HDF5 looks for a file that was moved beside the one that names it.
+        let moved = last.map(|(_, last)| self.locate(&beside.bytes.location_beside(last)));
+        match moved {
+            Some(Ok(Some(file))) => self.opened(&file).map(Some),
+            Some(Err(error)) if found.is_ok() || error.word() != Word::Unsupported => Err(error),
+            _ => found?.map(|file| self.opened(&file)).transpose(),
         }
     }
 
     /// Returns the file at a location, by the location that it was found at first; `None` if there
-    /// is none.
+    /// is none. A location that may not be read is unsupported.
     fn locate(&mut self, location: &str) -> Result<Option<SourceFile>> {
         let refused = |error: &Error| Error::unsupported(error.detail().to_owned());
         let found = self.places.locate(location);
@@ -206,7 +236,9 @@ impl<'p> Sources<'p> {
         }
         let number = self.number_of(bytes)?;
         let file = open(bytes).map_err(|error| in_file(location, &error))?;
-        let opened = Rc::new(OpenSource { file, bytes: bytes.clone(), number });
+        let opened =
+            OpenSource { file, bytes: bytes.clone(), number, follower: RefCell::default() };
+        let opened = Rc::new(opened);
         self.last = Some(Rc::clone(&opened));
         Ok(opened)
     }
@@ -223,28 +255,42 @@ impl<'p> Sources<'p> {
         if let Some(found) = self.found.get(&name) {
             return Ok(found.clone());
         }
-        self.set_count = self.set_count.saturating_add(1);
-        if self.set_count > MAX_SETS || depth > MAX_DEPTH {
-            let detail = format!(
-                "virtual data sets or links that lead on {MAX_DEPTH} times, or to more than \
-                 {MAX_SETS} others"
-            );
+        if depth > MAX_DEPTH {
+            let detail = format!("virtual data sets or links nested more than {MAX_DEPTH} deep");
             return Err(Error::unsupported(detail));
         }
-        let root = at.file.root_group().map_err(failed)?.address();
-        let found = match Follower::default().find(&at.file, root, root, path)? {
+        self.take_set(path)?;
+        let found = match at.find(path)? {
             None | Some(LinkTarget::Soft { .. }) => None,
             Some(LinkTarget::Hard { address }) => {
                 let found = self.read(at, address, path, depth);
                 Some(found.map_err(|error| in_file(at.bytes.location(), &error))?)
             }
-            Some(LinkTarget::External { filename, path }) => {
-                let Some(other) = self.open(at, &filename)? else { return Ok(None) };
-                self.find(&other, &path, depth.saturating_add(1))?
-            }
+            Some(LinkTarget::External { filename, path }) => match self.open(at, &filename)? {
+                Some(other) => self.find(&other, &path, depth.saturating_add(1))?,
+                None => None,
+            },
         };
         self.found.insert(name, found.clone());
         Ok(found)
+    }
+
+    /// Notes that one more data set is looked for.
+    fn take_set(&mut self, path: &str) -> Result<()> {
+        self.set_count = self.set_count.saturating_add(1);
+        self.all_set_count = self.all_set_count.saturating_add(1);
+        self.paths_len = self.paths_len.saturating_add(path.len());
+        let detail = if self.set_count > MAX_SETS {
+            format!("a virtual data set with more than {MAX_SETS} sources")
+        } else if self.all_set_count > MAX_ALL_SETS {
+            format!("virtual data sets that together have more than {MAX_ALL_SETS} sources")
+        } else if self.paths_len > MAX_PATHS_LEN {
+            let most = MAX_PATHS_LEN >> 20;
+            format!("a virtual data set with more than {most} MiB of source paths")
+        } else {
+            return Ok(());
+        };
+        Err(Error::unsupported(detail))
     }
 
     fn read(
@@ -331,7 +377,7 @@ impl<'p> Sources<'p> {
                     list.push(self.placed(at, number_of(coords, &counts)?, place)?);
                     Ok(())
                 })?;
-                Ok(SourcePlaces::Chunks { shape: chunk_shape, stored: list })
+                Ok(SourcePlaces::Chunks { shape: chunk_shape, stored: by_number(list) })
             }
         }
     }
@@ -360,6 +406,7 @@ impl<'p> Sources<'p> {
 
     /// Notes that there are so many more mappings in memory.
     pub fn take_mappings(&mut self, count: usize) -> Result<()> {
+        self.chunk_count.step(count.to_u64())?;
         self.mapping_count = self.mapping_count.saturating_add(count);
         if self.mapping_count > MAX_COUNT {
             let detail = format!("virtual data sets of more than {MAX_COUNT} mappings");

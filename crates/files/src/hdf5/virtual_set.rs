@@ -11,7 +11,7 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::data_set::StoredDataSet;
-use super::mappings::{self, MAX_COUNT, Mapping};
+use super::mappings::{self, Mapping};
 use super::pairing::Part;
 use super::placed::{INLINE, PlacedChunk, SourcePlaces, SourceSet, coords_of, grid};
 use super::placing;
@@ -94,7 +94,6 @@ pub fn describe(
         return Ok(());
     };
     let counts = grid(&array.shape, &chunk_shape)?;
-    // Chunks with one key keep their order.
     chunks.sort_by_key(|chunk| chunk.file);
     let result = add_chunks(path, &chunks, &counts, sources, described);
     described.lead_into(&at.as_chunk_file())?;
@@ -244,29 +243,30 @@ impl Opening<'_, '_> {
         set: &StoredDataSet,
     ) -> Result<(Vec<Part>, Vec<u64>)> {
         let mut shape = set.shape.clone();
-        let mut parts = Vec::new();
+        // With the indices of their mappings.
+        let mut parts: Vec<(usize, Part)> = Vec::new();
         let mut open = Vec::new();
         // The ends of the mappings along each dimension.
         let mut ends = vec![0; shape.len()];
-        for mapping in listed {
+        for (at, mapping) in listed.into_iter().enumerate() {
             let target = mapping.target.axes(&shape)?;
             if let Some(dimension) = mapping.target.unlimited() {
-                open.push((mapping, target, dimension));
+                open.push((at, mapping, target, dimension));
                 continue;
             }
             for (end, axis) in ends.iter_mut().zip(&target) {
                 *end = axis.end()?.max(*end);
             }
             if let Some(source) = self.source(&mapping)? {
-                parts.push(part(source, &mapping.source, target)?);
+                parts.push((at, self.part(source, &mapping.source, target)?));
             }
         }
-        for (_, _, dimension) in &open {
+        for (_, _, _, dimension) in &open {
             if let Some(len) = shape.get_mut(*dimension) {
                 *len = ends.get(*dimension).copied().unwrap_or_default();
             }
         }
-        for (mapping, target, dimension) in open {
+        for (at, mapping, target, dimension) in open {
             let found = if mapping.source.unlimited().is_some() {
                 self.until_end(&mapping, &target, dimension)?
             } else {
@@ -277,9 +277,12 @@ impl Opening<'_, '_> {
                 if let Some(len) = shape.get_mut(dimension) {
                     *len = end.max(*len);
                 }
-                parts.push(part);
+                parts.push((at, part));
             }
         }
+        // The last of the mappings that cover an element gives it.
+        parts.sort_by_key(|(at, _)| *at);
+        let parts: Vec<Part> = parts.into_iter().map(|(_, part)| part).collect();
         let is_outside = |part: &Part| {
             let ends = part.target_axes.iter().zip(&shape);
             ends.map(|(axis, len)| Ok(axis.end()? > *len)).collect::<Result<Vec<bool>>>()
@@ -327,7 +330,7 @@ impl Opening<'_, '_> {
         if let Some(axis) = target.get_mut(dimension) {
             *axis = axis.first(taken)?;
         }
-        Ok(if taken == 0 { Vec::new() } else { vec![Part::new(source, axes, target)] })
+        Ok(if taken == 0 { Vec::new() } else { vec![self.kept(source, axes, target)?] })
     }
 
     /// Returns the parts of a mapping whose names have a number, up to the first that is missing.
@@ -341,26 +344,46 @@ impl Opening<'_, '_> {
         for number in 0.. {
             let of = |name: &str| with_number(name, number);
             let (file, data_set) = (of(&mapping.file), of(&mapping.data_set));
-            if parts.len() >= MAX_COUNT || !(file.1 || data_set.1) {
-                let detail = "a virtual data set of any number of parts, which have no numbers";
+            if !(file.1 || data_set.1) {
+                let detail = "an unlimited mapping whose source name has no `%b`";
                 return Err(Error::unsupported(detail));
             }
             let Some(source) = self.source_of(&file.0, &data_set.0)? else { break };
+            self.sources.take_mappings(1)?;
             let mut target = target.to_vec();
             if let Some(axis) = target.get_mut(dimension) {
                 let block = axis.of_block(number);
-                *axis =
-                    block.ok_or_else(|| Error::corrupt("HDF5: a mapping of one endless block"))?;
+                *axis = block.ok_or_else(|| {
+                    Error::corrupt("HDF5: an unlimited mapping with an unlimited block")
+                })?;
             }
-            parts.push(part(source, &mapping.source, target)?);
+            parts.push(self.part(source, &mapping.source, target)?);
         }
         Ok(parts)
     }
-}
 
-fn part(source: Rc<SourceSet>, selection: &Selection, target: Vec<SelectedAxis>) -> Result<Part> {
-    let axes = selection.axes(source_shape(&source))?;
-    Ok(Part::new(source, axes, target))
+    /// Returns the part of a source that a mapping has.
+    fn part(
+        &mut self,
+        source: Rc<SourceSet>,
+        selection: &Selection,
+        target: Vec<SelectedAxis>,
+    ) -> Result<Part> {
+        let axes = selection.axes(source_shape(&source))?;
+        self.kept(source, axes, target)
+    }
+
+    /// Returns a part, and counts the runs that it keeps in memory.
+    fn kept(
+        &mut self,
+        source: Rc<SourceSet>,
+        axes: Vec<SelectedAxis>,
+        target: Vec<SelectedAxis>,
+    ) -> Result<Part> {
+        let runs = axes.iter().chain(&target).map(SelectedAxis::kept_runs);
+        self.sources.chunk_count.add(runs.fold(0, usize::saturating_add))?;
+        Ok(Part::new(source, axes, target))
+    }
 }
 
 /// Returns the shape of a source without the dimensions of its elements.

@@ -17,7 +17,7 @@ use super::dimensions::{self, Scales};
 use super::filters;
 use super::header::ObjectHeader;
 use super::library::failed;
-use super::links::{self, Follower, NamedLink};
+use super::links::{self, NamedLink};
 use super::sources::{OpenSource, Sources};
 use super::types::{self, StoredKind, StoredType};
 use super::unusual;
@@ -101,8 +101,9 @@ pub fn describe(sources: &mut Sources<'_>, described: &mut Described) -> Result<
         count = count.saturating_add(1);
         let (file, target) = (&start.file, &start.target);
         let found = if count > MAX_AWAY || start.depth > MAX_AWAY_DEPTH {
-            let detail =
-                format!("more than {MAX_AWAY} links to other files, or a long way of them");
+            let detail = format!(
+                "more than {MAX_AWAY} external links, or a chain of more than {MAX_AWAY_DEPTH}"
+            );
             Err(Error::unsupported(detail))
         } else {
             follow(&start, sources, described, &mut texts_left)
@@ -132,8 +133,7 @@ fn follow(
     let from = sources.reopen(start.from)?;
     let missing = || Error::unsupported("it does not exist");
     let opened = sources.open(&from, &start.file)?.ok_or_else(missing)?;
-    let root = opened.file.root_group().map_err(failed)?.address();
-    match Follower::default().find(&opened.file, root, root, &start.target)? {
+    match opened.find(&start.target)? {
         Some(LinkTarget::Hard { address }) => {
             described.lead_into(&opened.as_chunk_file())?;
             describe_tree(&opened, address, start, sources, described, texts_left)
@@ -205,9 +205,9 @@ enum LinkedObject {
 
 /// What a file is searched with.
 struct Search<'f> {
+    at: &'f OpenSource,
     file: &'f Hdf5File,
     root: &'f Group,
-    follower: Follower,
 }
 
 impl Objects {
@@ -220,7 +220,7 @@ impl Objects {
         start: &Start,
         described: &mut Described,
     ) -> Result<()> {
-        let mut search = Search { file: &at.file, root, follower: Follower::default() };
+        let mut search = Search { at, file: &at.file, root };
         let (object, attributes) = search.member(address, &start.path, described)?;
         let (path, name) = (start.path.clone(), start.name.clone());
         let object = match object {
@@ -335,9 +335,7 @@ impl Search<'_> {
     /// Returns a link of the group at an address as one to an object, or to another file.
     fn resolved(&mut self, group: u64, target: LinkTarget) -> Result<LinkTarget> {
         match target {
-            LinkTarget::Soft { path } => {
-                self.follower.follow(self.file, self.root.address(), group, &path)
-            }
+            LinkTarget::Soft { path } => self.at.follow(group, &path),
             other => Ok(other),
         }
     }

@@ -1,7 +1,5 @@
 //! The endings of the names of compressed chunks.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 /// The endings of names of compressed chunks, and how the header names their compressors; `None`
 /// for those that are not read.
 pub const ENDINGS: [(&str, Option<u8>); 5] =
@@ -10,20 +8,4 @@ pub const ENDINGS: [(&str, Option<u8>); 5] =
 /// Returns the name of a chunk without the ending of a compressor.
 pub fn unpacked_name(name: &str) -> &str {
     ENDINGS.iter().find_map(|(ending, _)| name.strip_suffix(ending)).unwrap_or(name)
-}
-
-/// Whether a scale has chunks whose names have no ending.
-#[derive(Debug, Default)]
-pub struct PlainNames(AtomicBool);
-
-impl PlainNames {
-    /// Notes that there is one.
-    pub fn note(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether there is one.
-    pub fn are_known(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }

@@ -1,12 +1,12 @@
 //! The bytes of chunks: a header for the codec `precomputed_chunk`, and what is stored.
 //!
 //! A chunk without shards is a value of its own. cloud-volume compresses files in a directory and
-//! shows that by the ending of their names (`0-64_0-64_0-64.gz`). Where each look-up is a request,
-//! such names are asked for until the scale has shown a chunk with the plain name.
+//! shows that by the ending of their names (`0-64_0-64_0-64.gz`). Every chunk that has no value
+//! with its plain name is looked for with each ending: if it were not, it would read as zeros.
 
 use bytes::{Bytes, BytesMut};
 
-use super::chunk_names::{ENDINGS, PlainNames};
+use super::chunk_names::ENDINGS;
 use super::indexes::{self, ChunkPart};
 use super::scale::ChunkPlace;
 use super::sharding::Encoding;
@@ -110,37 +110,31 @@ impl VolumeStore {
         places.iter().map(locate).collect()
     }
 
-    /// Finds a chunk that has no value with its plain name.
-    fn otherwise_named(&self, place: &ChunkPlace<'_>) -> Result<Option<(Located, Stat)>> {
-        if place.scale.sharding.is_some() {
-            return Ok(None);
+    /// Finds chunks that have no value with their plain names.
+    fn otherwise_named(&self, places: &[ChunkPlace<'_>]) -> Result<Vec<Option<(Located, Stat)>>> {
+        if places.is_empty() {
+            return Ok(Vec::new());
         }
-        let is_remote = self.own.read().is_remote();
-        let known = self.plain_names.get(place.index);
-        if is_remote && known.is_none_or(PlainNames::are_known) {
-            return Ok(None);
+        let keys = places.iter().flat_map(|place| {
+            let name = place.name();
+            ENDINGS.map(|(ending, _)| place.scale.directory.key(&format!("{name}{ending}")))
+        });
+        let keys: Vec<Key> = keys.collect::<Result<_>>()?;
+        let mut stats = keys.iter().zip(self.own.read().stat(&keys)?);
+        let mut found = Vec::with_capacity(places.len());
+        for place in places {
+            let mut named = None;
+            for ((ending, packing), (key, stat)) in ENDINGS.iter().zip(stats.by_ref()) {
+                let Some(stat) = stat.filter(|_| named.is_none()) else { continue };
+                let Some(packing) = packing else {
+                    let detail = format!("zarrfs does not read chunks with the ending {ending}");
+                    return Err(Error::unsupported(detail).at(key));
+                };
+                named = Some((Located::new(key.clone(), None, *packing, place), stat));
+            }
+            found.push(named);
         }
-        // Other compressors are for directories alone.
-        let count = if is_remote { 2 } else { ENDINGS.len() };
-        let named = ENDINGS.iter().take(count);
-        let key = |(ending, _): &(&str, _)| {
-            place.scale.directory.key(&format!("{}{ending}", place.name()))
-        };
-        let keys: Vec<Key> = named.clone().map(key).collect::<Result<_>>()?;
-        let stats = self.own.read().stat(&keys)?;
-        for ((key, stat), (ending, packing)) in keys.into_iter().zip(stats).zip(named) {
-            let Some(stat) = stat else { continue };
-            let Some(packing) = packing else {
-                let detail = format!("zarrfs does not read chunks with the ending {ending}");
-                return Err(Error::unsupported(detail).at(&key));
-            };
-            return Ok(Some((Located::new(key, None, *packing, place), stat)));
-        }
-        Ok(None)
-    }
-
-    fn note_plain(&self, place: &ChunkPlace<'_>) {
-        self.plain_names.get(place.index).into_iter().for_each(PlainNames::note);
+        Ok(found)
     }
 
     /// Reads ranges of chunks.
@@ -157,7 +151,8 @@ impl VolumeStore {
         };
         let mut found = found.into_iter();
         let mut values = Vec::with_capacity(wanted.len());
-        for (located, (place, range)) in located.iter().zip(wanted) {
+        let mut lost = Vec::new();
+        for (at, (located, (_, range))) in located.iter().zip(wanted).enumerate() {
             let Some(located) = located else {
                 values.push(None);
                 continue;
@@ -167,26 +162,45 @@ impl VolumeStore {
                     return Err(indexes::stale().at(&located.key));
                 }
                 (None, Some(_)) => return Err(indexes::stale().at(&located.key)),
-                (Some(value), _) => {
-                    self.note_plain(place);
-                    Some(located.value(*range, &value))
+                (Some(value), _) => Some(located.value(*range, &value)),
+                (None, None) => {
+                    lost.push(at);
+                    None
                 }
-                (None, None) => self.read_otherwise_named(place, *range)?,
             };
             values.push(value);
         }
+        self.read_otherwise_named(wanted, &lost, &mut values)?;
         Ok(values)
     }
 
+    /// Reads the chunks with the indexes `lost`, which have no values with their plain names.
     fn read_otherwise_named(
         &self,
-        place: &ChunkPlace<'_>,
-        range: ByteRange,
-    ) -> Result<Option<Value>> {
-        let Some((located, _)) = self.otherwise_named(place)? else { return Ok(None) };
-        let below = [(located.key.clone(), located.below(range))];
-        let found = self.own.read().get_partial_values(&below)?;
-        Ok(found.into_iter().next().flatten().map(|found| located.value(range, &found)))
+        wanted: &[(ChunkPlace<'_>, ByteRange)],
+        lost: &[usize],
+        values: &mut [Option<Value>],
+    ) -> Result<()> {
+        let chunks = lost.iter().filter_map(|at| Some((*at, wanted.get(*at)?)));
+        let chunks: Vec<_> = chunks.collect();
+        let places: Vec<ChunkPlace<'_>> = chunks.iter().map(|(_, (place, _))| *place).collect();
+        let named = chunks.iter().zip(self.otherwise_named(&places)?);
+        let named: Vec<(usize, Located, ByteRange)> =
+            named.filter_map(|((at, (_, range)), found)| Some((*at, found?.0, *range))).collect();
+        if named.is_empty() {
+            return Ok(());
+        }
+        let below = named.iter().map(|(_, located, range)| {
+            let below = located.below(*range);
+            (located.key.clone(), below)
+        });
+        let found = self.own.read().get_partial_values(&below.collect::<Vec<_>>())?;
+        for ((at, located, range), found) in named.iter().zip(found) {
+            if let (Some(slot), Some(found)) = (values.get_mut(*at), found) {
+                *slot = Some(located.value(*range, &found));
+            }
+        }
+        Ok(())
     }
 
     /// Calls `read` until no shard of these chunks was replaced meanwhile.
@@ -301,18 +315,21 @@ impl VolumeStore {
         let keys: Vec<Key> = whole.map(|located| located.key.clone()).collect();
         let stats = if keys.is_empty() { Vec::new() } else { self.own.read().stat(&keys)? };
         let mut stats = stats.into_iter();
-        let stat = |(located, place): (&Option<Located>, &ChunkPlace<'_>)| {
-            let Some(located) = located else { return Ok(None) };
-            if let Some(part) = located.part {
-                return Ok(Some(located.stat(part.stat)));
-            }
-            if let Some(found) = stats.next().flatten() {
-                self.note_plain(place);
-                return Ok(Some(located.stat(found)));
-            }
-            let other = self.otherwise_named(place)?;
-            Ok(other.map(|(located, stat)| located.stat(stat)))
+        let stat = |located: &Option<Located>| {
+            let located = located.as_ref()?;
+            let stored =
+                located.part.map_or_else(|| stats.next().flatten(), |part| Some(part.stat));
+            stored.map(|stored| located.stat(stored))
         };
-        located.iter().zip(places).map(stat).collect()
+        let mut found: Vec<Option<Stat>> = located.iter().map(stat).collect();
+        let lost = found.iter_mut().zip(&located).zip(places).filter(|((found, located), _)| {
+            found.is_none() && located.as_ref().is_some_and(|located| located.part.is_none())
+        });
+        let (slots, lost): (Vec<&mut Option<Stat>>, Vec<ChunkPlace<'_>>) =
+            lost.map(|((slot, _), place)| (slot, *place)).unzip();
+        for (slot, named) in slots.into_iter().zip(self.otherwise_named(&lost)?) {
+            *slot = named.map(|(located, stat)| located.stat(stat));
+        }
+        Ok(found)
     }
 }

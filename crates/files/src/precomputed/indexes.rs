@@ -5,8 +5,8 @@
 //! ```
 //!
 //! All is little endian, and places count from the end of the first index. It may have any length,
-//! so it is read in pages. A read of several chunks takes one call of the store for the pages that
-//! are not known, and one or a few for the indexes of minishards.
+//! so it is read in pages. A read of several chunks takes one call of the store for each 128 pages
+//! that are not known, and one or a few for the indexes of minishards.
 //!
 //! The state of a shard ([`Stat`]) is known for a while, and what was read of it is valid as long
 //! as it has this state.
@@ -29,6 +29,9 @@ use zarrfs_store::{ByteRange, Key, Stat, Store, Version};
 /// The entries of a page of the index of a shard, and the length of one.
 const PAGE_ENTRIES: u64 = 4096;
 const ENTRY_LEN: u64 = 16;
+
+/// The most pages that one call has in memory: 8 MiB.
+const GROUP_PAGES: usize = 128;
 
 /// The most bytes of all indexes in memory, of pages and of minishards.
 fn kept_len() -> u64 {
@@ -61,18 +64,19 @@ struct ShardState {
 
 /// A part of an index, and the version of the shard that it is of.
 #[derive(Debug, Clone)]
-struct Known<T> {
+struct IndexPart<T> {
     version: Version,
     part: T,
 }
 
-/// What is known of the chunks of a minishard.
-enum KnownRows {
-    /// Nothing.
-    Unread,
+/// What is known of the place of a chunk.
+enum Known {
+    Nothing,
     /// There is no such shard.
     NoShard,
-    /// All, in a shard of this state.
+    /// The page of the index, of a shard of this state.
+    Page(Stat, Bytes),
+    /// The chunks of the minishard, in a shard of this state.
     Rows(Stat, Rows),
 }
 
@@ -88,8 +92,8 @@ pub struct ShardIndexes {
 #[derive(Debug)]
 struct IndexTables {
     shards: Bounded<ShardId, ShardState>,
-    pages: Bounded<(ShardId, u64), Known<Bytes>>,
-    minishards: Bounded<(ShardId, u64), Known<Rows>>,
+    pages: Bounded<(ShardId, u64), IndexPart<Bytes>>,
+    minishards: Bounded<(ShardId, u64), IndexPart<Rows>>,
 }
 
 /// A chunk that is looked for.
@@ -135,7 +139,12 @@ pub fn key_of(place: &ChunkPlace<'_>) -> Option<Result<Key>> {
 impl ShardIndexes {
     /// Returns the indexes of shards in `own`, which are taken to be as they were for `ttl`.
     pub fn new(own: Store, ttl: Duration) -> Self {
-        let limits = MapLimits::bytes(kept_len() / 2);
+        Self::keeping(own, ttl, kept_len() / 2)
+    }
+
+    /// Returns them with this many bytes of pages, and of minishards, in memory.
+    fn keeping(own: Store, ttl: Duration, len: u64) -> Self {
+        let limits = MapLimits::bytes(len);
         let tables = IndexTables {
             shards: Bounded::new(MapLimits::entries(KEPT_SHARDS)),
             pages: Bounded::new(limits),
@@ -149,18 +158,46 @@ impl ShardIndexes {
     pub fn find(&self, places: &[ChunkPlace<'_>]) -> Result<Vec<Option<ChunkPart>>> {
         let wanted: Vec<Wanted<'_, '_>> = places.iter().filter_map(wanted).collect();
         self.check_states(&wanted)?;
-        self.read_pages(&wanted)?;
         let mut found = vec![None; wanted.len()];
-        let mut missing: BTreeMap<(ShardId, u64), Vec<usize>> = BTreeMap::new();
-        for (at, wanted) in wanted.iter().enumerate() {
-            match self.known(wanted) {
-                KnownRows::Rows(stat, rows) => note(&mut found, at, wanted, stat, &rows),
-                KnownRows::NoShard => {}
-                KnownRows::Unread => missing.entry(wanted.minishard()).or_default().push(at),
-            }
+        let mut chunks: Vec<(usize, &Wanted<'_, '_>)> = wanted.iter().enumerate().collect();
+        chunks.sort_by_key(|(_, wanted)| wanted.page());
+        let mut rest = chunks.as_slice();
+        while !rest.is_empty() {
+            let mut pages = BTreeSet::new();
+            let fits = |(_, wanted): &&(usize, &Wanted<'_, '_>)| {
+                pages.insert(wanted.page());
+                pages.len() <= GROUP_PAGES
+            };
+            let (now, later) = rest.split_at(rest.iter().take_while(fits).count());
+            rest = later;
+            self.find_some(now, &mut found)?;
         }
-        self.read_minishards(&wanted, missing, &mut found)?;
         Ok(found)
+    }
+
+    /// Notes where chunks are. What this takes of the indexes stays in memory until it returns:
+    /// other readers may take all room for them.
+    fn find_some(
+        &self,
+        chunks: &[(usize, &Wanted<'_, '_>)],
+        found: &mut [Option<ChunkPart>],
+    ) -> Result<()> {
+        let (mut pages, mut unread) = (BTreeMap::new(), BTreeMap::new());
+        let mut missing: BTreeMap<(ShardId, u64), Vec<(usize, &Wanted<'_, '_>)>> = BTreeMap::new();
+        for (at, wanted) in chunks {
+            match self.known(wanted) {
+                Known::Rows(stat, rows) => {
+                    note(found, *at, wanted, stat, &rows);
+                    continue;
+                }
+                Known::NoShard => continue,
+                Known::Page(stat, bytes) => drop(pages.insert(wanted.page(), (stat, bytes))),
+                Known::Nothing => drop(unread.insert(wanted.page(), *wanted)),
+            }
+            missing.entry(wanted.minishard()).or_default().push((*at, *wanted));
+        }
+        self.read_pages(&unread, &mut pages)?;
+        self.read_minishards(&missing, &pages, found)
     }
 
     /// Like [`Self::find`], as far as that is known without a request: else returns the range that
@@ -168,17 +205,18 @@ impl ShardIndexes {
     pub fn expected(&self, place: &ChunkPlace<'_>) -> Option<(Key, ByteRange)> {
         let wanted = wanted(place)?;
         let key = wanted.key().ok()?;
-        let state = self.state(wanted.shard());
-        let Some(state) = state else { return Some((key, wanted.page_range())) };
-        let stat = state.stat?;
-        if let KnownRows::Rows(_, rows) = self.known(&wanted) {
-            let row = minishard::find(&rows, wanted.id)?;
-            return Some((key, ByteRange::Span { offset: row.offset, len: row.len }));
+        match self.known(&wanted) {
+            Known::Nothing => Some((key, wanted.page_range())),
+            Known::NoShard => None,
+            Known::Page(stat, page) => {
+                let (offset, len) = entry(&page, &wanted, stat.len).ok().flatten()?;
+                Some((key, ByteRange::Span { offset, len }))
+            }
+            Known::Rows(_, rows) => {
+                let row = minishard::find(&rows, wanted.id)?;
+                Some((key, ByteRange::Span { offset: row.offset, len: row.len }))
+            }
         }
-        let page = self.page(&wanted, stat.version);
-        let Some(page) = page else { return Some((key, wanted.page_range())) };
-        let (offset, len) = entry(&page, &wanted, stat.len).ok().flatten()?;
-        Some((key, ByteRange::Span { offset, len }))
     }
 
     /// Forgets a shard that has changed: what was read of it is not valid without its state.
@@ -221,41 +259,32 @@ impl ShardIndexes {
         Ok(())
     }
 
-    /// Reads the pages of indexes of shards that are not known.
-    fn read_pages(&self, wanted: &[Wanted<'_, '_>]) -> Result<()> {
-        let mut missing: BTreeMap<(ShardId, u64), &Wanted<'_, '_>> = BTreeMap::new();
-        for wanted in wanted {
-            let is_known = match self.state(wanted.shard()) {
-                Some(ShardState { stat: None, .. }) => true,
-                Some(ShardState { stat: Some(stat), .. }) => {
-                    self.minishard(wanted, stat.version).is_some()
-                        || self.page(wanted, stat.version).is_some()
-                }
-                None => false,
-            };
-            if !is_known {
-                missing.insert(wanted.page(), wanted);
-            }
-        }
-        if missing.is_empty() {
+    /// Reads pages of indexes of shards, and adds those of shards that exist to `pages`.
+    fn read_pages(
+        &self,
+        unread: &BTreeMap<(ShardId, u64), &Wanted<'_, '_>>,
+        pages: &mut BTreeMap<(ShardId, u64), (Stat, Bytes)>,
+    ) -> Result<()> {
+        if unread.is_empty() {
             return Ok(());
         }
-        let ranges = missing.values().map(|wanted| Ok((wanted.key()?, wanted.page_range())));
+        let ranges = unread.values().map(|wanted| Ok((wanted.key()?, wanted.page_range())));
         let ranges: Vec<(Key, ByteRange)> = ranges.collect::<Result<_>>()?;
         let values = self.own.read().get_partial_values(&ranges)?;
         let mut absent: BTreeSet<ShardId> = BTreeSet::new();
-        for (id, value) in missing.keys().zip(values) {
+        for (id, value) in unread.keys().zip(values) {
             match value {
                 Some(value) => {
                     self.set_state(id.0, Some(value.stat));
-                    let known = Known { version: value.stat.version, part: value.bytes };
-                    let len = known.part.len().to_u64();
-                    drop(self.tables.lock().pages.put(*id, known, len));
+                    drop(pages.insert(*id, (value.stat, value.bytes.clone())));
+                    let part = IndexPart { version: value.stat.version, part: value.bytes };
+                    let len = part.part.len().to_u64();
+                    drop(self.tables.lock().pages.put(*id, part, len));
                 }
                 None => drop(absent.insert(id.0)),
             }
         }
-        let lost = missing.values().filter(|wanted| absent.contains(&wanted.shard()));
+        let lost = unread.values().filter(|wanted| absent.contains(&wanted.shard()));
         self.check_form(&lost.copied().copied().collect::<Vec<_>>())?;
         for shard in absent {
             self.set_state(shard, None);
@@ -294,35 +323,36 @@ impl ShardIndexes {
         known.version.is_same(version).then(|| Rows::clone(&known.part))
     }
 
-    /// Returns what is known of the chunks of a minishard.
-    fn known(&self, wanted: &Wanted<'_, '_>) -> KnownRows {
-        match self.state(wanted.shard()) {
-            Some(ShardState { stat: None, .. }) => KnownRows::NoShard,
-            Some(ShardState { stat: Some(stat), .. }) => self
-                .minishard(wanted, stat.version)
-                .map_or(KnownRows::Unread, |rows| KnownRows::Rows(stat, rows)),
-            None => KnownRows::Unread,
+    /// Returns what is known of the place of a chunk.
+    fn known(&self, wanted: &Wanted<'_, '_>) -> Known {
+        let stat = match self.state(wanted.shard()) {
+            Some(ShardState { stat: None, .. }) => return Known::NoShard,
+            Some(ShardState { stat: Some(stat), .. }) => stat,
+            None => return Known::Nothing,
+        };
+        if let Some(rows) = self.minishard(wanted, stat.version) {
+            return Known::Rows(stat, rows);
         }
+        self.page(wanted, stat.version).map_or(Known::Nothing, |page| Known::Page(stat, page))
     }
 
-    /// Reads the indexes of minishards that are not known, and notes the chunks in them.
+    /// Reads the indexes of minishards, and notes the chunks in them. A shard without a page does
+    /// not exist.
     fn read_minishards(
         &self,
-        wanted: &[Wanted<'_, '_>],
-        missing: BTreeMap<(ShardId, u64), Vec<usize>>,
+        missing: &BTreeMap<(ShardId, u64), Vec<(usize, &Wanted<'_, '_>)>>,
+        pages: &BTreeMap<(ShardId, u64), (Stat, Bytes)>,
         found: &mut [Option<ChunkPart>],
     ) -> Result<()> {
         let mut requests: Vec<IndexRequest<'_, '_, '_>> = Vec::new();
-        for (_, chunks) in missing {
-            let Some(first) = chunks.first().and_then(|at| wanted.get(*at)) else { continue };
-            let changed = || stale().at(first.key().map(|key| key.to_string()).unwrap_or_default());
-            let stat =
-                self.state(first.shard()).and_then(|state| state.stat).ok_or_else(changed)?;
-            let page = self.page(first, stat.version).ok_or_else(changed)?;
+        for chunks in missing.values() {
+            let Some((_, first)) = chunks.first() else { continue };
+            let Some((stat, page)) = pages.get(&first.page()) else { continue };
             let key = first.key()?;
-            match entry(&page, first, stat.len).at(&key)? {
+            match entry(page, first, stat.len).at(&key)? {
                 Some((offset, len)) => {
-                    requests.push(IndexRequest { wanted: first, key, stat, offset, len, chunks });
+                    let (wanted, stat) = (*first, *stat);
+                    requests.push(IndexRequest { wanted, key, stat, offset, len, chunks });
                 }
                 None => self.keep(first, stat.version, Rows::from([])),
             }
@@ -338,14 +368,13 @@ impl ShardIndexes {
             let count = rest.iter().take_while(fits).count().max(1);
             let (now, later) = rest.split_at(count);
             rest = later;
-            self.read_some(wanted, now, found)?;
+            self.read_some(now, found)?;
         }
         Ok(())
     }
 
     fn read_some(
         &self,
-        wanted: &[Wanted<'_, '_>],
         requests: &[IndexRequest<'_, '_, '_>],
         found: &mut [Option<ChunkPart>],
     ) -> Result<()> {
@@ -361,10 +390,8 @@ impl ShardIndexes {
             let index_len = request.wanted.sharding.index_len();
             let encoding = request.wanted.sharding.index_encoding;
             let rows = minishard::parse(encoding, value.bytes, index_len, stat.len).at(key)?;
-            for at in chunks {
-                if let Some(wanted) = wanted.get(*at) {
-                    note(found, *at, wanted, *stat, &rows);
-                }
+            for (at, wanted) in *chunks {
+                note(found, *at, wanted, *stat, &rows);
             }
             self.keep(request.wanted, stat.version, rows);
         }
@@ -373,8 +400,8 @@ impl ShardIndexes {
 
     fn keep(&self, wanted: &Wanted<'_, '_>, version: Version, rows: Rows) {
         let len = (rows.len().saturating_add(4)).saturating_mul(ROW_LEN).to_u64();
-        let known = Known { version, part: rows };
-        let evicted = self.tables.lock().minishards.put(wanted.minishard(), known, len);
+        let part = IndexPart { version, part: rows };
+        let evicted = self.tables.lock().minishards.put(wanted.minishard(), part, len);
         drop(evicted);
     }
 }
@@ -386,7 +413,7 @@ struct IndexRequest<'w, 'p, 'v> {
     stat: Stat,
     offset: u64,
     len: u64,
-    chunks: Vec<usize>,
+    chunks: &'w [(usize, &'w Wanted<'p, 'v>)],
 }
 
 fn wanted<'p, 'v>(place: &'p ChunkPlace<'v>) -> Option<Wanted<'p, 'v>> {
@@ -437,5 +464,58 @@ fn note(
 ) {
     if let (Some(place), Some(row)) = (found.get_mut(at), minishard::find(rows, wanted.id)) {
         *place = Some(ChunkPart { offset: row.offset, len: row.len, stat });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::super::scale::VolumeScale;
+    use super::*;
+    use zarrfs_store::memory::MemoryStore;
+    use zarrfs_store::{Condition, Prefix, ValuePiece};
+
+    /// Shards of one chunk each: an index of one entry, the chunk, and the index of the minishard.
+    fn shards(count: u64) -> Store {
+        let store = Store::new(Arc::new(MemoryStore::new()));
+        for id in 0..count {
+            let words = [1, 25].map(u64::to_le_bytes).concat();
+            let rows = [id, 0, 1].map(u64::to_le_bytes).concat();
+            let bytes = [words, vec![7], rows].concat();
+            let key = Key::parse(&format!("s/{id:02x}.shard")).unwrap();
+            let pieces = [ValuePiece::New(bytes.into())];
+            store.write().unwrap().set(&key, &pieces, Condition::Always).unwrap();
+        }
+        store
+    }
+
+    #[test]
+    fn a_call_finds_chunks_in_more_shards_than_the_indexes_in_memory() {
+        let form = json!({
+            "@type": "neuroglancer_uint64_sharded_v1", "hash": "identity", "preshift_bits": 0,
+            "minishard_bits": 0, "shard_bits": 8,
+        });
+        let scale = VolumeScale {
+            directory: Prefix::parse("s").unwrap(),
+            size: [256, 1, 1],
+            offset: [0; 3],
+            chunk: [1; 3],
+            channels: 1,
+            sharding: Some(Sharding::parse(&form).unwrap()),
+        };
+        let place = |x| ChunkPlace { scale: &scale, index: 0, cell: [x, 0, 0] };
+        let places: Vec<_> = (0..256).rev().map(place).collect();
+        let indexes = ShardIndexes::keeping(shards(200), Duration::from_secs(60), 16);
+        for _ in 0..2 {
+            let found = indexes.find(&places).unwrap();
+            for (found, place) in found.iter().zip(&places) {
+                let found = found.map(|part| (part.offset, part.len));
+                let expected = (place.cell[0] < 200).then_some((16, 1));
+                assert_eq!(found, expected, "chunk {:?}", place.cell);
+            }
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! The file `info` of a volume, translated to a metadata file for each node.
 //!
-//! The root is an image of OME-Zarr. Its levels have the scale `resolution`, in nanometers. In
-//! OME-Zarr an element is where its center is, in Neuroglancer where it begins: so that levels lie
-//! on each other, the translation is `voxel_offset`, and half of the difference between the
-//! resolution and that of the first level. The members of `info` are kept as the attribute
-//! `precomputed`.
+//! The root is an image of OME-Zarr. Its levels have the scale `resolution`, in nanometers.
+//! OME-Zarr gives the coordinates of a voxel's center, Neuroglancer those of its corner. The
+//! translation of a level is therefore `voxel_offset` times `resolution` plus half the difference
+//! between its voxel size and that of the first level. This keeps the levels aligned. The members
+//! of `info` are kept as the attribute `precomputed`.
 //!
 //! A scale that is not read is an array whose codecs say why.
 

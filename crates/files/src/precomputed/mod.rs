@@ -47,7 +47,6 @@ mod volume;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chunk_names::PlainNames;
 use indexes::ShardIndexes;
 use info::Volume;
 use volume::VolumeStore;
@@ -75,7 +74,6 @@ pub fn open(own: &Store, ttl: Duration) -> Result<Option<Store>> {
     let store = VolumeStore {
         stat: Stat { version: Version::settled(value.stat.version.state()), ..value.stat },
         texts: volume.texts,
-        plain_names: volume.scales.iter().map(|_| PlainNames::default()).collect(),
         scales: volume.scales,
         indexes: ShardIndexes::new(own.clone(), ttl),
         own,

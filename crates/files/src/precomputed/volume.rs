@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::chunk_names::PlainNames;
 use super::indexes::ShardIndexes;
 use super::scale::{self, ChunkPlace, VolumeScale};
 use zarrfs_base::width::ToU64;
@@ -21,8 +20,6 @@ pub struct VolumeStore {
     /// The scales, `None` for those that are not read.
     pub scales: Vec<Option<VolumeScale>>,
     pub indexes: ShardIndexes,
-    /// What is known of the names of chunks of each scale.
-    pub plain_names: Vec<PlainNames>,
 }
 
 /// What a key of Zarr stands for.
