@@ -46,6 +46,7 @@
 //! | [`diff`] | differences between two hierarchies |
 //! | [`view`] | a node as one file in a format other than Zarr |
 //! | [`selection`] | the elements of each dimension that a region has |
+//! | [`table`] | elements as rows, with their coordinates: CSV and JSON |
 //! | [`cut`] | a part of a hierarchy as a hierarchy of its own |
 //! | [`rewrite`] | a new file in the place of such a file |
 //! | `dap` | a node as a data set of OPeNDAP, with the feature `serve` |
@@ -85,6 +86,7 @@ pub mod rewrite;
 pub mod selection;
 #[cfg(feature = "serve")]
 pub mod serve;
+pub mod table;
 pub mod times;
 pub mod vfs;
 pub mod view;

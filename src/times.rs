@@ -1,6 +1,6 @@
 //! Times in units since a moment, in the calendars of the CF conventions (section 4.4).
 
-use crate::dtype::Time;
+use crate::dtype::{Element, Time, to_float};
 
 /// Nanoseconds in the units of CF.
 const UNITS: [(&[&str], i128); 8] = [
@@ -147,7 +147,50 @@ impl TimeUnits {
     }
 }
 
+impl TimeUnits {
+    /// Returns a time in nanoseconds. A float that counts days is exact to a microsecond.
+    pub fn moment(&self, element: Element) -> Option<i128> {
+        match element {
+            Element::Int(int) => int.checked_mul(self.unit)?.checked_add(self.since),
+            Element::Float(float) => {
+                let micros = (float * to_float(self.unit) / 1e3).round();
+                let micros = micros.is_finite().then(|| format!("{micros:.0}"))?;
+                micros.parse::<i128>().ok()?.checked_mul(1_000)?.checked_add(self.since)
+            }
+            Element::Complex(..) | Element::Bytes => None,
+        }
+    }
+}
+
 impl Calendar {
+    /// Returns a moment as `2020-01-31T06:00:00`, with a fraction of the second if it has one.
+    /// `None` before the first year of the calendar.
+    pub fn text(self, moment: i128) -> Option<String> {
+        let (days, rest) = (moment.div_euclid(DAY), moment.rem_euclid(DAY));
+        // A year has at most so many days, so this is no later one.
+        let mut year = (days - 2).div_euclid(366).max(-100_000);
+        year = if matches!(self, Self::Standard | Self::Julian) { year.max(1) } else { year };
+        while self.day(year + 1, 1, 1)? <= days {
+            year += 1;
+        }
+        let month = (1..=12)
+            .rev()
+            .find(|month| self.day(year, *month, 1).is_some_and(|first| first <= days))?;
+        let mut day = days - self.day(year, month, 1)? + 1;
+        // These days are none of the calendar.
+        if self == Self::Standard && (year, month) == (1582, 10) && day > 4 {
+            day += 10;
+        }
+        let (seconds, nanos) = (rest / SECOND, rest % SECOND);
+        let clock = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        let fraction = if nanos == 0 { String::new() } else { format!(".{nanos:09}") };
+        let fraction = fraction.trim_end_matches('0');
+        let (hours, minutes, seconds) = clock;
+        Some(format!(
+            "{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}{fraction}"
+        ))
+    }
+
     /// Returns the first moment of the period that a date or time names, and that after its end, in
     /// nanoseconds: `2020`, `2020-01`, `2020-01-31`, `2020-01-31T06`, `2020-01-31T06:30`. `None` if
     /// it is none in this calendar.

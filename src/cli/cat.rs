@@ -1,8 +1,10 @@
 //! `zarrfs cat`: a node in another format, without a mount.
 
-use std::io::{ErrorKind, Write};
+use std::fmt::Display;
+use std::io::{BufWriter, ErrorKind, Write};
 
 use super::args::Cat;
+use super::args::values::CatFormat;
 use super::failure::{Failure, failed};
 use super::open;
 use super::open::remote;
@@ -10,9 +12,11 @@ use super::output::print;
 use super::output::size;
 use crate::cache::ChunkCache;
 use crate::cut;
+use crate::error::Error;
 use crate::hierarchy::{HierarchyOptions, ReadExtent};
 use crate::resources;
-use crate::view::{ElementRange, GetChunk, View, ViewSource};
+use crate::table::{Table, TableForm};
+use crate::view::{ElementRange, Format, GetChunk, View, ViewSource};
 use crate::width::{ToU64, ToUsize};
 
 /// The number of bytes to produce at a time.
@@ -25,7 +29,6 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     let half = resources::within_memory(args.cache_size, 4) / 2;
     let cache = ChunkCache::new(half);
     let shown = remote::typed(&args.source);
-    let extension = args.format.extension;
     let part = args
         .region
         .as_ref()
@@ -36,8 +39,52 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     };
     let hierarchy = part.as_ref().unwrap_or(&hierarchy);
     let source = ViewSource::new(hierarchy, &path, get)?;
-    let view = args.format.view(&source).map_err(|error| {
-        failed(format!("{shown}: cannot be shown as {extension}: {}", error.detail()))
+    let unread = match args.format {
+        CatFormat::View(format) => write_view(args, format, &source, half)?,
+        CatFormat::Table(form) => write_table(form, &source, &shown)?,
+    };
+    let seen = if part.is_some() { ReadExtent::Metadata } else { ReadExtent::Values };
+    match hierarchy.not_seen(&[path], seen)?.in_words() {
+        Some(why) => Err(failed(format!("{shown}: the file is incomplete: {why}"))),
+        None if unread == 0 => Ok(()),
+        None => {
+            let nodes = size::counted(unread, "node");
+            Err(failed(format!("{shown}: the file is incomplete: {nodes} could not be read")))
+        }
+    }
+}
+
+/// Writes a table. No node of it is left unread.
+fn write_table(
+    form: TableForm,
+    source: &ViewSource<'_>,
+    shown: &dyn Display,
+) -> Result<usize, Failure> {
+    let wrong = |error: &Error| failed(format!("{shown}: no table: {}", error.detail()));
+    let table = Table::of(source).map_err(|error| wrong(&error))?;
+    for name in table.left_out() {
+        log::warn!("{shown}: left out: {name}, which has other dimensions");
+    }
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    match table.write(form, &mut out) {
+        Ok(written) => written.map_err(|error| wrong(&error))?,
+        Err(error) => print::ended(Err(error))?,
+    }
+    print::ended(out.flush())?;
+    Ok(0)
+}
+
+/// Writes a file of another format. Returns how many nodes could not be read.
+fn write_view(
+    args: &Cat,
+    format: &Format,
+    source: &ViewSource<'_>,
+    half: u64,
+) -> Result<usize, Failure> {
+    let (shown, get) = (remote::typed(&args.source), source.get_chunk());
+    let view = format.view(source).map_err(|error| {
+        let (extension, detail) = (format.extension, error.detail());
+        failed(format!("{shown}: cannot be shown as {extension}: {detail}"))
     })?;
     let is_beyond = |elements: &ElementRange| elements.slab_len().is_none_or(|slab| slab > half);
     let step = if view.elements().any(is_beyond) { half.max(STEP) } else { STEP };
@@ -49,17 +96,7 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
         log::warn!("{shown}: left out: {line}");
     }
     write(&view, step, get)?;
-    let seen = if part.is_some() { ReadExtent::Metadata } else { ReadExtent::Values };
-    match hierarchy.not_seen(&[path], seen)?.in_words() {
-        Some(why) => Err(failed(format!("{shown}: the file is incomplete: {why}"))),
-        None => match view.left_out().unread() {
-            0 => Ok(()),
-            unread => {
-                let nodes = size::counted(unread, "node");
-                Err(failed(format!("{shown}: the file is incomplete: {nodes} could not be read")))
-            }
-        },
-    }
+    Ok(view.left_out().unread())
 }
 
 fn write(view: &View, step: u64, get: &GetChunk<'_>) -> Result<(), Failure> {

@@ -67,7 +67,8 @@ impl Coordinates {
         match (dtype, units) {
             (_, Some(units)) => {
                 let is_time = matches!(dtype, DType::Time(_));
-                let moments = values.map(|value| moment(value?, &units, is_time));
+                let is_none = |value| is_time && value == Element::Int(i64::MIN.into());
+                let moments = values.map(|value| units.moment(value.filter(|one| !is_none(*one))?));
                 Ok(Self::Times(moments.collect(), units.calendar))
             }
             (
@@ -118,24 +119,6 @@ fn number(element: Element) -> Option<f64> {
     match element {
         Element::Int(int) => Some(to_float(int)),
         Element::Float(float) => Some(float).filter(|float| float.is_finite()),
-        Element::Complex(..) | Element::Bytes => None,
-    }
-}
-
-/// Returns a time in nanoseconds. A float that counts days is exact to a microsecond.
-fn moment(element: Element, units: &TimeUnits, is_time: bool) -> Option<i128> {
-    match element {
-        Element::Int(int) if is_time && int == i128::from(i64::MIN) => None,
-        Element::Int(int) => int.checked_mul(units.unit)?.checked_add(units.since),
-        Element::Float(float) => {
-            let micros = (float * to_float(units.unit) / 1e3).round();
-            let micros: i128 = if micros.is_finite() {
-                format!("{micros:.0}").parse().ok()?
-            } else {
-                return None;
-            };
-            micros.checked_mul(1_000)?.checked_add(units.since)
-        }
         Element::Complex(..) | Element::Bytes => None,
     }
 }

@@ -162,7 +162,7 @@ fn dimensions(source: &ViewSource<'_>) -> Result<Vec<NamedAxis>> {
 
 /// Returns the array with the coordinates of a dimension: that of its name in the group of the
 /// array, or in one above.
-fn coordinates_of<'s>(
+pub fn coordinates_of<'s>(
     source: &ViewSource<'s>,
     name: &str,
     len: u64,

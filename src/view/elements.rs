@@ -252,7 +252,7 @@ impl ElementRange {
     }
 
     /// Fills `target` with the bytes from `from` on.
-    pub(super) fn read(&self, from: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()> {
+    pub fn read(&self, from: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()> {
         let from = self.start.checked_add(from).ok_or_else(outside)?;
         let (first, last) = self.items_of(from, target.len());
         let start = first.saturating_mul(self.item_len);

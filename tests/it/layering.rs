@@ -143,6 +143,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     ("selection", &["error", "json", "dtype", "metadata", "times", "view", "width"]),
+    ("table", &["error", "dtype", "metadata", "array", "times", "view", "selection", "width"]),
     (
         "cut",
         &[
@@ -249,6 +250,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "printable",
             "error",
             "cut",
+            "table",
             "limits",
             "json",
             "sys",

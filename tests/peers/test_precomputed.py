@@ -448,7 +448,7 @@ def test_a_directory_with_another_file_info_is_no_volume(tmp_path):
     for info in ({"@type": "neuroglancer_multilod_draco"}, {"type": "image"}, [], {"@type": "neuroglancer_skeletons"}):
         (path / "info").write_text(json.dumps(info))
         assert zarrfs("tree", path).returncode == 1
-        assert "no volume" in refusal(f"precomputed+{path}")
+        assert "not a Neuroglancer volume" in refusal(f"precomputed+{path}")
     (path / "info").write_text(json.dumps({"@type": "neuroglancer_multiscale_volume", "scales": [{}] * 300}))
     assert "300 scales" in refusal(path)
     with served(tmp_path) as (url, _):

@@ -3,11 +3,10 @@
 
 use std::path::PathBuf;
 
-use super::values::{dialects, region, size, view_formats};
+use super::values::{CatFormat, cat_formats, dialects, region, size};
 use crate::cli::open::remote::Remote;
 use crate::cli::output::terminal::When;
 use crate::metadata::Dialect;
-use crate::view::Format;
 use crate::view::region::Region;
 
 /// Print the groups and arrays of a hierarchy as a tree.
@@ -117,8 +116,11 @@ pub struct Cat {
     pub source: PathBuf,
     /// Format of the file. `zarrfs info` says which formats a node has, and why it lacks the
     /// others.
-    #[arg(long = "as", value_name = "FORMAT", value_parser = view_formats())]
-    pub format: &'static Format,
+    ///
+    /// `csv` and `json` are a row for each element, with its coordinates, of an array or of a
+    /// group whose arrays have the same dimensions.
+    #[arg(long = "as", value_name = "FORMAT", value_parser = cat_formats())]
+    pub format: CatFormat,
     /// Write only a part of SOURCE, with its coordinates: indices, or names of dimensions and
     /// coordinates.
     ///

@@ -9,6 +9,7 @@ use crate::codec::CodecSpec;
 use crate::json::Object;
 use crate::metadata::ome::OmeVersion;
 use crate::metadata::{Dialect, NodePath, Policy, Shards, policy, wanted};
+use crate::table::TableForm;
 use crate::vfs::{ListedViews, Presentation};
 use crate::view::region::Region;
 use crate::view::{FORMATS, Format};
@@ -63,9 +64,30 @@ pub fn form_values() -> impl TypedValueParser<Value = Presentation> {
     })
 }
 
-pub fn view_formats() -> impl TypedValueParser<Value = &'static Format> {
-    let value = |format: &Format| PossibleValue::new(format.extension).help(format.what);
-    PossibleValuesParser::new(FORMATS.iter().map(value)).try_map(|name| view_format(&name))
+/// The formats of tables, with their names and descriptions.
+const TABLES: [(&str, TableForm, &str); 2] = [
+    ("csv", TableForm::Csv, "comma-separated values, a row for each element"),
+    ("json", TableForm::Json, "a JSON list of an object for each element"),
+];
+
+/// What `zarrfs cat` writes.
+#[derive(Debug, Clone, Copy)]
+pub enum CatFormat {
+    /// A file of another format.
+    View(&'static Format),
+    /// A table.
+    Table(TableForm),
+}
+
+pub fn cat_formats() -> impl TypedValueParser<Value = CatFormat> {
+    let tables = TABLES.iter().map(|(name, _, what)| PossibleValue::new(*name).help(*what));
+    let views = FORMATS.iter().map(|format| PossibleValue::new(format.extension).help(format.what));
+    PossibleValuesParser::new(views.chain(tables)).try_map(|name| {
+        match TABLES.iter().find(|(table, ..)| *table == name) {
+            Some((_, form, _)) => Ok(CatFormat::Table(*form)),
+            None => view_format(&name).map(CatFormat::View),
+        }
+    })
 }
 
 pub fn shard_orders() -> impl TypedValueParser<Value = ShardOrder> {
