@@ -2,7 +2,7 @@
 //!
 //! Of an array, the part has that array, the arrays of its group that share dimensions with it
 //! (coordinates, their bounds), and the groups above. Of a group it has all nodes below it. Chunks
-//! of the part are made from those of the source when they are read ([`store`]), so every command
+//! of the part are made from those of the source when they are read (`store`), so every command
 //! and view shows a part as it shows any hierarchy. The part is that of the moment in which it was
 //! opened: an array that grows later does not grow in it.
 
