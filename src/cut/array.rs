@@ -4,6 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
+use serde_json::json;
+
 use crate::array::assembled::{Assembled, ElementBox};
 use crate::array::{Array, Coords};
 use crate::cache::{ChunkCache, DecodedChunk};
@@ -12,12 +14,16 @@ use crate::error::{Error, Kind, Result};
 use crate::metadata::Packing;
 use crate::metadata::shown::{self, ShownChunks};
 use crate::store::{Stat, Version};
+use crate::view::map;
 use crate::view::region::{Selected, TURN, Turns};
 use crate::width::ToU64;
 
 /// The attribute of a grid mapping with the position of the first element, which GDAL prefers to
 /// coordinates. It does not hold for a part.
 const GEO_TRANSFORM: &str = "GeoTransform";
+
+/// The attribute of an array with its place on a map.
+const TRANSFORM: &str = "spatial:transform";
 
 /// Longitudes that get whole turns along a dimension.
 #[derive(Debug, Clone, Copy)]
@@ -302,8 +308,12 @@ fn stat_of(stats: &[Option<Stat>], len: u64) -> Option<Stat> {
 }
 
 /// Returns the metadata file of the selected elements of an array, their shape, and the shape of
-/// their chunks.
-pub(super) fn part_document(source: &Array, selected: &[Selected]) -> (String, Vec<u64>, Vec<u64>) {
+/// their chunks. `transform` is their place on a map by GeoZarr.
+pub(super) fn part_document(
+    source: &Array,
+    selected: &[Selected],
+    transform: Option<[f64; 6]>,
+) -> (String, Vec<u64>, Vec<u64>) {
     let mut model = source.model().clone();
     let kept = |list: Vec<u64>| -> Vec<u64> {
         let all = list.into_iter().zip(selected);
@@ -319,7 +329,11 @@ pub(super) fn part_document(source: &Array, selected: &[Selected]) -> (String, V
         model.dimension_names =
             names.filter(|(_, one)| one.is_kept).map(|(name, _)| name).collect();
     }
-    model.attributes.shift_remove(GEO_TRANSFORM);
+    let is_of_all = |name: &str| name == GEO_TRANSFORM || map::OF_ALL_ELEMENTS.contains(&name);
+    model.attributes.retain(|name, _| !is_of_all(name));
+    if let Some(transform) = transform {
+        model.attributes.insert(TRANSFORM.to_owned(), json!(transform));
+    }
     let text = shown::array(&model, &ShownChunks::decoded(&model, &model.chunk_shape));
     (text, model.shape, model.chunk_shape)
 }

@@ -25,7 +25,7 @@ use crate::metadata::{Dialect, NodePath, model};
 use crate::selection::Selector;
 use crate::store::Store;
 use crate::view::region::{Region, Selected, Turns};
-use crate::view::{GetChunk, ViewSource, attributes_of_box, levels};
+use crate::view::{GetChunk, Image, ViewSource, attributes_of_box, levels, map};
 
 /// Returns the part of the node at `path` that a region has, with the same paths. `cache_size` is
 /// the memory for decoded chunks of the source.
@@ -160,7 +160,13 @@ impl Parts<'_> {
         Ok(attributes_of_box(attributes(group), relative, &selected))
     }
 
-    fn add_document(&mut self, path: &NodePath, attributes: Object) {
+    /// Adds a group. Its arrays have their own places on a map.
+    fn add_document(&mut self, path: &NodePath, mut attributes: Object) {
+        attributes.retain(|name, _| !map::OF_ALL_ELEMENTS.contains(&name.as_str()));
+        let multiscales = attributes.get("multiscales");
+        if multiscales.is_some_and(|described| described.get("layout").is_some()) {
+            attributes.shift_remove("multiscales");
+        }
         let group = model::Group { attributes, consolidated: false };
         self.documents.insert(path.clone(), shown::group(&group, None));
     }
@@ -171,12 +177,21 @@ impl Parts<'_> {
             return Ok(());
         }
         let turned = self.turned_axis(path, array, &selected);
-        let (document, shape, chunk_shape) = part_document(array, &selected);
+        let transform = self.transform(path, &selected)?;
+        let (document, shape, chunk_shape) = part_document(array, &selected, transform);
         self.documents.insert(path.clone(), document);
         let part =
             ArrayPart::new(Arc::clone(array), selected, turned, (shape, chunk_shape)).at(path)?;
         self.arrays.insert(path.clone(), part);
         Ok(())
+    }
+
+    /// Returns the place of the part of an array on a map by GeoZarr.
+    fn transform(&self, path: &NodePath, selected: &[Selected]) -> Result<Option<[f64; 6]>> {
+        let source = ViewSource::new(self.hierarchy, path, self.get)?;
+        let Ok(image) = Image::of(&source) else { return Ok(None) };
+        let start = |axis: usize| selected.get(axis).map_or(0, |one| one.start);
+        Ok(map::transform_of_part(&source, &image, &start))
     }
 
     /// Returns the dimension along which an array has longitudes that are turned: it is the

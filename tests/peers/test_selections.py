@@ -177,3 +177,24 @@ def test_a_mount_shows_a_part_of_a_hierarchy(mount, tmp_path, zarr_format):
         wait_until(lambda: (zarr.open_array(m / "t", mode="r")[8 - 2] == 7).all())
     command = [ZARRFS, "exec", "--region", "time=@3", tmp_path / "s/t", "--", "cat", "{}/zarr.json"]
     assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["shape"] == [23, 48]
+
+
+@pytest.mark.parametrize("place", ["array", "group", "box"])
+def test_a_part_of_a_map_keeps_its_place(tmp_path, place):
+    tifffile = pytest.importorskip("tifffile")
+    root = zarr.create_group(tmp_path / "s")
+    values = RNG.integers(0, 99, (40, 60)).astype("u1")
+    array = root.create_array("b", data=values, chunks=(16, 16), dimension_names=["y", "x"])
+    root.attrs.update({"proj:code": "EPSG:32632", "spatial:dimensions": ["y", "x"], "spatial:shape": [40, 60]})
+    if place == "box":
+        root.attrs["spatial:bbox"] = [500_000.0, 4_599_600.0, 500_600.0, 4_600_000.0]
+    else:
+        (array if place == "array" else root).attrs["spatial:transform"] = [10.0, 0.0, 500_000.0, 0.0, -10.0, 4_600_000.0]
+    for source, text in [("s/b", "5:20,7:31"), ("s/b", "y=5:20,x=@7:31")]:
+        (tmp_path / "r.tif").write_bytes(cat(tmp_path / source, "tif", text))
+        with tifffile.TiffFile(tmp_path / "r.tif") as file:
+            assert_same(file.asarray(), values[5:20, 7:31])
+            said = file.geotiff_metadata
+            assert said["ModelPixelScale"] == [10, 10, 0]
+            assert said["ModelTiepoint"] == [0, 0, 0, 500_070, 4_599_950, 0]
+            assert said["ProjectedCSTypeGeoKey"] == 32632

@@ -141,7 +141,9 @@ impl Typed<'_> {
     pub fn vfs_options(&self, source: &open::Source, descriptors: u64) -> vfs::VfsOptions {
         let (args, flags) = (self.options, self.flags);
         vfs::VfsOptions {
-            cache_len: resources::within_memory(args.tree.cache_size, 4),
+            // A part of a hierarchy takes the other half.
+            cache_len: resources::within_memory(args.tree.cache_size, 4)
+                / if args.tree.region.is_some() { 2 } else { 1 },
             kernel_keeps: !flags.direct_io,
             follows_links: false,
             has_others: flags.allow_other && !flags.gives_owner(),

@@ -75,21 +75,14 @@ impl MapPlace {
         rows_at: usize,
         columns_at: usize,
     ) -> Option<Self> {
-        let names = &source.array().ok()?.model().dimension_names;
-        let axis = |at: usize| -> Option<MapAxis<'_>> {
-            let name =
-                names.get(at).cloned().flatten().or_else(|| image.axes.get(at)?.name.clone());
-            let coordinates = name.as_deref().and_then(|name| beside(source, name));
-            let len = image.axes.get(at)?.len;
-            Some(MapAxis { name: name.unwrap_or_default(), len, coordinates })
-        };
         let kinds = [rows_at, columns_at].map(|at| image.axes.get(at)?.kind);
         let is_turned = match kinds {
             [Some(AxisKind::Y) | None, Some(AxisKind::X) | None] => false,
             [Some(AxisKind::X), Some(AxisKind::Y)] => true,
             _ => return None,
         };
-        let (rows, columns) = (axis(rows_at)?, axis(columns_at)?);
+        let rows = MapAxis::of(source, image, rows_at)?;
+        let columns = MapAxis::of(source, image, columns_at)?;
         let (y, x) = if is_turned { (&columns, &rows) } else { (&rows, &columns) };
         let mapping = grid_mapping(source);
         let by_convention = geozarr_transform(source, y, x);
@@ -129,7 +122,35 @@ pub fn no_data(source: &ViewSource<'_>) -> Option<String> {
     }
 }
 
-impl MapAxis<'_> {
+/// The attributes of the convention `spatial` that are those of all elements.
+pub const OF_ALL_ELEMENTS: [&str; 3] = ["spatial:transform", "spatial:bbox", "spatial:shape"];
+
+/// Returns the attribute `spatial:transform` of a part of an array, which begins at the index
+/// `start` of each axis; `None` if the array has no place by that convention.
+pub fn transform_of_part(
+    source: &ViewSource<'_>,
+    image: &Image,
+    start: &dyn Fn(usize) -> u64,
+) -> Option<[f64; 6]> {
+    let at = |kind| image.axis(kind).map(|(at, _)| at);
+    let count = image.axes.len();
+    let last = || Some((count.checked_sub(2)?, count.checked_sub(1)?));
+    let (y, x) = at(AxisKind::Y).zip(at(AxisKind::X)).or_else(last)?;
+    let (rows, columns) = (MapAxis::of(source, image, y)?, MapAxis::of(source, image, x)?);
+    let [a, b, c, d, e, f] = described_transform(source, &rows, &columns)?;
+    let (column, row) = (to_float(start(x).into()), to_float(start(y).into()));
+    Some([a, b, c + a * column + b * row, d, e, f + d * column + e * row])
+}
+
+impl<'s> MapAxis<'s> {
+    fn of(source: &ViewSource<'s>, image: &Image, at: usize) -> Option<Self> {
+        let names = &source.array().ok()?.model().dimension_names;
+        let name = names.get(at).cloned().flatten().or_else(|| image.axes.get(at)?.name.clone());
+        let coordinates = name.as_deref().and_then(|name| beside(source, name));
+        let len = image.axes.get(at)?.len;
+        Some(Self { name: name.unwrap_or_default(), len, coordinates })
+    }
+
     fn units(&self) -> Option<&str> {
         self.coordinates.as_ref()?.attributes().get("units")?.as_str()
     }
@@ -227,9 +248,24 @@ fn floats(value: &Value) -> Option<Vec<f64>> {
     value.as_array()?.iter().map(Value::as_f64).collect()
 }
 
+/// Returns the transform of the convention `spatial` between corners of pixels.
+fn geozarr_transform(
+    source: &ViewSource<'_>,
+    rows: &MapAxis<'_>,
+    columns: &MapAxis<'_>,
+) -> Option<[f64; 6]> {
+    let [a, b, c, d, e, f] = described_transform(source, rows, columns)?;
+    let own = source.attributes();
+    let registration = |of: &Object| of.get("spatial:registration").cloned();
+    let of_groups = || source.above().find_map(|group| registration(group.attributes()));
+    let is_of_nodes = registration(own).or_else(of_groups).is_some_and(|found| found == "node");
+    let half = if is_of_nodes { 0.5 } else { 0.0 };
+    Some([a, b, c - half * (a + b), d, e, f - half * (d + e)])
+}
+
 /// Returns the transform of the convention `spatial` in the array, in the layout of a multiscale
 /// group above it, or in its group.
-fn geozarr_transform(
+fn described_transform(
     source: &ViewSource<'_>,
     rows: &MapAxis<'_>,
     columns: &MapAxis<'_>,
@@ -260,11 +296,7 @@ fn geozarr_transform(
         let (width, height) = (to_float(columns.len.into()), to_float(rows.len.into()));
         Some([(east - west) / width, 0.0, west, 0.0, (south - north) / height, north])
     };
-    let [a, b, c, d, e, f] = found.or_else(of_box)?;
-    let is_of_nodes =
-        all().find_map(|of| of.get("spatial:registration")).is_some_and(|r| r == "node");
-    let half = if is_of_nodes { 0.5 } else { 0.0 };
-    Some([a, b, c - half * (a + b), d, e, f - half * (d + e)])
+    found.or_else(of_box)
 }
 
 /// Returns the item of a multiscale layout that has the array.
