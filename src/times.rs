@@ -273,7 +273,10 @@ fn clock(text: &str) -> Option<i128> {
     let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
     let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
     let (whole, nanos): (i128, i128) = (whole.parse().ok()?, digits.parse().ok()?);
-    if parts.next().is_some() || !(0..=24).contains(&hours) || !(0..60).contains(&minutes) {
+    // A leap second is none of these calendars, but some files have it.
+    let is_clock =
+        (0..=24).contains(&hours) && (0..60).contains(&minutes) && (0..=60).contains(&whole);
+    if parts.next().is_some() || !is_clock {
         return None;
     }
     Some((hours * 3600 + minutes * 60 + whole) * SECOND + nanos)

@@ -313,6 +313,7 @@ pub(super) fn part_document(
     source: &Array,
     selected: &[Selected],
     transform: Option<[f64; 6]>,
+    is_turned: bool,
 ) -> (String, Vec<u64>, Vec<u64>) {
     let mut model = source.model().clone();
     let kept = |list: Vec<u64>| -> Vec<u64> {
@@ -329,7 +330,11 @@ pub(super) fn part_document(
         model.dimension_names =
             names.filter(|(_, one)| one.is_kept).map(|(name, _)| name).collect();
     }
-    let is_of_all = |name: &str| name == GEO_TRANSFORM || map::OF_ALL_ELEMENTS.contains(&name);
+    let is_of_all = |name: &str| {
+        [GEO_TRANSFORM, "actual_range"].contains(&name)
+            || map::OF_ALL_ELEMENTS.contains(&name)
+            || is_turned && ["valid_range", "valid_min", "valid_max"].contains(&name)
+    };
     model.attributes.retain(|name, _| !is_of_all(name));
     if let Some(transform) = transform {
         model.attributes.insert(TRANSFORM.to_owned(), json!(transform));

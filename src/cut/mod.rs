@@ -22,9 +22,9 @@ use crate::hierarchy::{Bounds, Content, Hierarchy, HierarchyOptions, Node};
 use crate::json::Object;
 use crate::metadata::shown;
 use crate::metadata::{Dialect, NodePath, model};
-use crate::selection::Selector;
+use crate::selection::{Selector, coordinates_of};
 use crate::store::Store;
-use crate::view::region::{Region, Selected, Turns};
+use crate::view::region::{Region, Selected, TURN, Turns};
 use crate::view::{GetChunk, Image, ViewSource, attributes_of_box, levels, map};
 
 /// Returns the part of the node at `path` that a region has, with the same paths. `cache_size` is
@@ -63,6 +63,18 @@ fn store(
     Ok(PartStore::new(documents, arrays, cache))
 }
 
+/// How attributes begin that say where all elements of a group are
+/// (<https://wiki.esipfed.org/Attribute_Convention_for_Data_Discovery_1-3>).
+const EXTENTS: [&str; 7] = [
+    "geospatial_bounds",
+    "geospatial_lat_m",
+    "geospatial_lon_m",
+    "geospatial_vertical_m",
+    "time_coverage_start",
+    "time_coverage_end",
+    "time_coverage_duration",
+];
+
 /// The nodes of a part, while they are found.
 struct Parts<'h> {
     hierarchy: &'h Hierarchy,
@@ -84,9 +96,13 @@ impl Parts<'_> {
         let selected = selector.of_array(&source).at(path)?;
         self.add_groups_above(path, Some(&selected))?;
         if let Some(group) = path.parent() {
-            let beside: Vec<Arc<Node>> = self.hierarchy.children(&group)?.flatten().collect();
-            for other in beside.iter().filter(|other| other.path() != path) {
-                if let Some(found) = other.array()
+            let group = ViewSource::new(self.hierarchy, &group, self.get)?;
+            let children = group.children()?;
+            for (name, error) in &children.left_out {
+                log::warn!("{name}: left out: {}", error.detail());
+            }
+            for other in children.nodes.iter().filter(|other| other.path() != path) {
+                if let Ok(found) = other.array()
                     && let Some(selected) = shared(found.model(), array.model(), &selected)
                 {
                     self.add(other.path(), found, selected)?;
@@ -162,7 +178,11 @@ impl Parts<'_> {
 
     /// Adds a group. Its arrays have their own places on a map.
     fn add_document(&mut self, path: &NodePath, mut attributes: Object) {
-        attributes.retain(|name, _| !map::OF_ALL_ELEMENTS.contains(&name.as_str()));
+        let is_of_all = |name: &str| {
+            map::OF_ALL_ELEMENTS.contains(&name)
+                || EXTENTS.iter().any(|start| name.starts_with(start))
+        };
+        attributes.retain(|name, _| !is_of_all(name));
         let multiscales = attributes.get("multiscales");
         if multiscales.is_some_and(|described| described.get("layout").is_some()) {
             attributes.shift_remove("multiscales");
@@ -176,9 +196,11 @@ impl Parts<'_> {
             log::warn!("{path}: left out: {}", error.detail());
             return Ok(());
         }
+        self.add_coordinates_above(path, array, &selected)?;
         let turned = self.turned_axis(path, array, &selected);
         let transform = self.transform(path, &selected)?;
-        let (document, shape, chunk_shape) = part_document(array, &selected, transform);
+        let (document, shape, chunk_shape) =
+            part_document(array, &selected, transform, turned.is_some());
         self.documents.insert(path.clone(), document);
         let part =
             ArrayPart::new(Arc::clone(array), selected, turned, (shape, chunk_shape)).at(path)?;
@@ -186,11 +208,36 @@ impl Parts<'_> {
         Ok(())
     }
 
+    /// Adds the coordinates of an array that are in groups above its own.
+    fn add_coordinates_above(
+        &mut self,
+        path: &NodePath,
+        array: &Array,
+        selected: &[Selected],
+    ) -> Result<()> {
+        let source = ViewSource::new(self.hierarchy, path, self.get)?;
+        let model = array.model();
+        for (name, (len, one)) in model.dimension_names.iter().zip(model.shape.iter().zip(selected))
+        {
+            let Some(name) = name else { continue };
+            if let Some(coordinates) = coordinates_of(&source, name, *len)?
+                && coordinates.path().parent() != path.parent()
+                && !self.arrays.contains_key(coordinates.path())
+            {
+                self.add(coordinates.path(), coordinates.array()?, vec![*one])?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the place of the part of an array on a map by GeoZarr.
     fn transform(&self, path: &NodePath, selected: &[Selected]) -> Result<Option<[f64; 6]>> {
         let source = ViewSource::new(self.hierarchy, path, self.get)?;
         let Ok(image) = Image::of(&source) else { return Ok(None) };
-        let start = |axis: usize| selected.get(axis).map_or(0, |one| one.start);
+        let start = |axis: usize| {
+            let one = selected.get(axis).filter(|one| one.is_kept)?;
+            Some((one.start, TURN * f64::from(one.turns.first)))
+        };
         Ok(map::transform_of_part(&source, &image, &start))
     }
 

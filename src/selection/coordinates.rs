@@ -6,7 +6,7 @@ use crate::json::Object;
 use crate::metadata::Packing;
 use crate::times::{Calendar, TimeUnits, is_since};
 use crate::view::ViewSource;
-use crate::view::region::{AxisSelection, Selected, TURN, Turns};
+use crate::view::region::{Selected, TURN, Turns};
 use crate::width::{ToU64, ToUsize};
 
 /// The most elements along a dimension that has a step instead of coordinates.
@@ -32,8 +32,6 @@ pub enum Coordinates {
     Times(Vec<Option<i128>>, Calendar),
     /// Names.
     Texts(Vec<String>),
-    /// There are none: elements are known by their indices.
-    Indices,
 }
 
 impl Coordinates {
@@ -97,9 +95,8 @@ impl Coordinates {
     }
 
     /// Returns the elements with coordinates that `wanted` names.
-    pub fn find(&self, name: &str, wanted: &str, len: u64) -> Result<Selected> {
+    pub fn find(&self, name: &str, wanted: &str) -> Result<Selected> {
         match self {
-            Self::Indices => AxisSelection::parse(wanted)?.of(name, len),
             Self::Texts(texts) => find_text(texts, name, wanted),
             Self::Times(values, calendar) => find_time(values, *calendar, name, wanted),
             Self::Numbers { values, is_single, is_longitude } => {
@@ -274,16 +271,41 @@ impl Numbers<'_> {
     }
 
     fn nearest(&self, wanted: f64) -> Option<Selected> {
-        let turns =
-            |value: f64| if self.is_longitude { ((wanted - value) / TURN).round() } else { 0.0 };
-        let distances = self.values.iter().map(|value| {
-            let value = (*value)?;
-            Some(value + TURN * turns(value) - wanted)
-        });
-        let at = nearest(distances)?;
-        let value = self.values.get(at.to_usize()).copied().flatten()?;
-        let first = whole(turns(value));
-        Some(Selected { turns: Turns { count: 1, first, rest: 0 }, ..Selected::one(at) })
+        if !self.is_longitude {
+            let distances = self.values.iter().map(|value| Some((*value)? - wanted));
+            return nearest(distances).map(Selected::one);
+        }
+        let turns = |value: f64| ((wanted - value) / TURN).round();
+        let distance = |value: f64| value + TURN * turns(value) - wanted;
+        let all = (0_u64..).zip(self.values).filter_map(|(at, value)| Some((at, (*value)?)));
+        let order = |one: &(u64, f64), other: &(u64, f64)| {
+            let (one, other) = (distance(one.1), distance(other.1));
+            one.abs().total_cmp(&other.abs()).then(other.total_cmp(&one))
+        };
+        let (at, value) = all.min_by(order)?;
+        // A map of a part of the Earth has an end.
+        let is_near = distance(value).abs() <= self.widest_step().max(self.slack());
+        let turns = Turns { count: 1, first: whole(turns(value)), rest: 0 };
+        is_near.then_some(Selected { turns, ..Selected::one(at) })
+    }
+
+    /// Returns the largest distance between neighbours.
+    fn widest_step(&self) -> f64 {
+        let mut all: Vec<f64> = self.values.iter().flatten().copied().collect();
+        all.sort_by(f64::total_cmp);
+        let steps = all.iter().zip(all.iter().skip(1)).map(|(one, next)| next - one);
+        steps.fold(0.0, f64::max)
+    }
+
+    /// Returns how far numbers that mean the same may be from each other: sums with turns, and
+    /// steps, are rounded.
+    fn slack(&self) -> f64 {
+        let known = || self.values.iter().flatten().copied();
+        let (least, most) =
+            (known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max));
+        let steps = to_float(known().count().saturating_sub(1).to_u64().into());
+        let slack = if steps > 0.0 { (most - least) / steps } else { most.abs() * 1e-3 };
+        if slack.is_finite() { slack * 1e-6 } else { 0.0 }
     }
 
     fn runs(&self, from: Option<f64>, until: Option<f64>) -> Vec<Run> {
@@ -296,15 +318,17 @@ impl Numbers<'_> {
             (Some(from), Some(until)) if until < from => (Some(until), Some(from)),
             ends => ends,
         };
+        let slack = self.slack();
         let is_within = |value: f64| {
-            from.is_none_or(|from| value >= from) && until.is_none_or(|until| value <= until)
+            from.is_none_or(|from| value >= from - slack)
+                && until.is_none_or(|until| value <= until + slack)
         };
         let turns = |value: f64| {
             if is_within(value) {
                 return Some(0.0);
             }
             let from = from.filter(|_| self.is_longitude && until.is_some())?;
-            let turns = ((from - value) / TURN).ceil();
+            let turns = ((from - slack - value) / TURN).ceil();
             is_within(value + TURN * turns).then_some(turns)
         };
         let matches = self.values.iter().map(|value| Some(whole(turns((*value)?)?)));

@@ -114,11 +114,13 @@ impl<'r> Selector<'r> {
             NamedSelection::Coordinates(text) => text,
         };
         let Some(coordinates) = coordinates_of(source, name, *len)? else {
-            let coordinates = match position {
-                Some((start, step)) => Coordinates::regular(*start, *step, *len)?,
-                None => Coordinates::Indices,
+            let Some((start, step)) = position else {
+                return Err(Error::invalid(format!(
+                    "{name}={text}: no array beside it or above has the coordinates of {name}; select \
+                     by indices, as in {name}=@0:10"
+                )));
             };
-            return coordinates.find(name, text, *len);
+            return Coordinates::regular(*start, *step, *len)?.find(name, text);
         };
         if let Some(known) = self.known.borrow().get(coordinates.path()) {
             return Ok(*known);
@@ -127,7 +129,7 @@ impl<'r> Selector<'r> {
             let detail = format!("{}: select by indices, as in {name}=@0:10", error.detail());
             Error::new(error.kind(), detail).at(coordinates.path())
         })?;
-        let found = read.find(name, text, *len)?;
+        let found = read.find(name, text)?;
         self.known.borrow_mut().insert(coordinates.path().clone(), found);
         Ok(found)
     }

@@ -39,7 +39,7 @@ fn numbers(values: &[f64], is_longitude: bool) -> Coordinates {
 /// Returns the values of a selection in their order, with their turns.
 fn found(values: &[f64], wanted: &str, is_longitude: bool) -> Option<Vec<f64>> {
     let len = u64::try_from(values.len()).expect("few");
-    let one = numbers(values, is_longitude).find("x", wanted, len).ok()?;
+    let one = numbers(values, is_longitude).find("x", wanted).ok()?;
     let value = |at: u64| {
         let turns = if at < one.turns.count { one.turns.first } else { one.turns.rest };
         values[usize::try_from(one.index(at, len)).expect("few")] + TURN * f64::from(turns)
@@ -94,6 +94,15 @@ fn longitudes_go_on_after_a_turn() {
     assert_eq!(of(&east, "350"), [360.0]);
     assert_eq!(of(&both, "0:360").len(), 8);
     assert_eq!(found(&east, "-90:45", false), Some(vec![0.0, 45.0]));
+    // Sums with turns are rounded.
+    let tenths: Vec<f64> = (0..3600).map(|at| f64::from(at) / 10.0).collect();
+    assert_eq!(of(&tenths, "-0.1:0.1").len(), 3);
+    let europe = [-10.0, 0.0, 10.0, 20.0, 30.0, 40.0];
+    for far in ["100", "190", "-170", "55"] {
+        assert_eq!(found(&europe, far, true), None, "{far}");
+    }
+    assert_eq!(of(&europe, "405"), [400.0]);
+    assert_eq!(found(&[0.0, 0.1, 0.2, 0.1 + 0.2], "0.1:0.3", false).map(|all| all.len()), Some(3));
 }
 
 #[test]
@@ -104,13 +113,14 @@ fn times_are_selected_by_periods_of_their_calendar() {
     let calendar = Calendar::NoLeap;
     let months = (1..=12).map(|month| day(calendar, 2020, month, 15)).collect();
     let times = Coordinates::Times(months, calendar);
-    let of = |wanted: &str| {
-        times.find("time", wanted, 12).map(|one| (one.start, one.len, one.is_kept)).ok()
-    };
+    let of =
+        |wanted: &str| times.find("time", wanted).map(|one| (one.start, one.len, one.is_kept)).ok();
     assert_eq!(of("2020-02:2020-04"), Some((1, 3, true)));
     assert_eq!(of("2020-02/2020-04-15T00:00"), Some((1, 3, true)));
     assert_eq!(of("2020-03-15T00:00:2020-04-14T23:59:59"), Some((2, 1, true)));
     assert_eq!(of("2020-06:"), Some((5, 7, true)));
+    assert_eq!(of("2020-03-15T00:00:2021"), Some((2, 10, true)));
+    assert_eq!(of("2020-03-15T00:00:2020-06"), Some((2, 4, true)));
     assert_eq!(of("2020"), Some((0, 1, false)));
     assert_eq!(of("2020-07"), Some((6, 1, false)));
     assert_eq!(of("2020-07-01"), Some((6, 1, false)), "the nearest");

@@ -60,6 +60,14 @@ impl<'s> Table<'s> {
     fn of_group(group: &ViewSource<'s>) -> Result<Self> {
         let mut arrays = group.children()?.nodes;
         arrays.retain(|child| child.kind() == NodeKind::Array && child.array().is_ok());
+        // The bounds of coordinates have more dimensions than these, and are no values.
+        let named = |child: &ViewSource<'_>| {
+            let names = ["bounds", "climatology", "grid_mapping"].into_iter();
+            let name = |name: &str| Some(child.attributes().get(name)?.as_str()?.to_owned());
+            names.filter_map(name).collect::<Vec<String>>()
+        };
+        let of_others: Vec<String> = arrays.iter().flat_map(named).collect();
+        arrays.retain(|child| !of_others.iter().any(|name| name == child.name()));
         let rank = |one: &ViewSource<'_>| one.array().map_or(0, |array| array.model().shape.len());
         // Of several, the first one.
         let largest = arrays.iter().rev().max_by_key(|one| rank(one));

@@ -11,11 +11,14 @@ use crate::times::{TimeUnits, is_since};
 use crate::view::{ElementRange, GetChunk, Layout, NumberForm, ViewSource};
 use crate::width::{ToU64, ToUsize};
 
-/// How many bytes of elements are read at a time.
-const STEP: usize = 1 << 20;
+/// How many bytes of elements are read at a time, if no row of chunks has more.
+const STEP: u64 = 1 << 20;
 
 /// The most coordinates of a dimension, which are kept in memory.
-const MAX_COORDINATES: u64 = 1 << 24;
+const MAX_COORDINATES: u64 = 1 << 20;
+
+/// The most bytes of elements that are read at a time.
+const MAX_STEP: u64 = 64 << 20;
 
 /// A value of a table.
 #[derive(Debug, Clone, PartialEq)]
@@ -213,7 +216,9 @@ impl Values<'_> {
             self.read_from = at;
             let start = at.to_u64().saturating_mul(item_len.to_u64());
             let left = range.len().saturating_sub(start).to_usize();
-            let len = left.min((STEP / item_len).max(1).saturating_mul(item_len));
+            // Less than a row of chunks would be decoded again for the rest.
+            let step = range.slab_len().unwrap_or(MAX_STEP).clamp(STEP, MAX_STEP).to_usize();
+            let len = left.min((step / item_len).max(1).saturating_mul(item_len));
             self.read.resize(len, 0);
             range.read(start, &mut self.read, get)?;
         }

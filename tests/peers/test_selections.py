@@ -115,9 +115,9 @@ def test_names_positions_and_dimensions_without_coordinates_are_selected(tmp_pat
     for text, expected in [
         ("station=Zürich", values[1]),
         ("station=Zürich:Bern,level=850:250", values[1:4, 1:4]),
-        ("station=@-1,x=2:5", values[3, :, 2:5]),
+        ("station=@-1,x=@2:5", values[3, :, 2:5]),
         ("level=240", values[:, 3]),
-        ("x=3", values[:, :, 3]),
+        ("x=@3", values[:, :, 3]),
         ("level=@1:3,x=@:4", values[:, 1:3, :4]),
     ]:
         assert_same(np.load(io.BytesIO(cat(tmp_path / "s/t", "npy", text))), expected, text)
@@ -127,7 +127,8 @@ def test_names_positions_and_dimensions_without_coordinates_are_selected(tmp_pat
         ("level=2000", "level goes from 10 to 1000"),
         ("level=high", "write a number"),
         ("y=1", "no dimension y: its dimensions are station, level, x"),
-        ("x=9", "x has 8 elements"),
+        ("x=@9", "x has 8 elements"),
+        ("x=3", "no array beside it or above has the coordinates of x"),
     ]:
         assert sentence in cat(tmp_path / "s/t", "npy", text, code=1), text
     assert "has no name of a dimension" in cat(tmp_path / "s/t", "npy", "level=1,2", code=2)
@@ -190,7 +191,7 @@ def test_a_part_of_a_map_keeps_its_place(tmp_path, place):
         root.attrs["spatial:bbox"] = [500_000.0, 4_599_600.0, 500_600.0, 4_600_000.0]
     else:
         (array if place == "array" else root).attrs["spatial:transform"] = [10.0, 0.0, 500_000.0, 0.0, -10.0, 4_600_000.0]
-    for source, text in [("s/b", "5:20,7:31"), ("s/b", "y=5:20,x=@7:31")]:
+    for source, text in [("s/b", "5:20,7:31"), ("s/b", "y=@5:20,x=@7:31")]:
         (tmp_path / "r.tif").write_bytes(cat(tmp_path / source, "tif", text))
         with tifffile.TiffFile(tmp_path / "r.tif") as file:
             assert_same(file.asarray(), values[5:20, 7:31])
@@ -198,3 +199,28 @@ def test_a_part_of_a_map_keeps_its_place(tmp_path, place):
             assert said["ModelPixelScale"] == [10, 10, 0]
             assert said["ModelTiepoint"] == [0, 0, 0, 500_070, 4_599_950, 0]
             assert said["ProjectedCSTypeGeoKey"] == 32632
+
+
+def test_coordinates_of_groups_above_come_with_the_part(tmp_path):
+    root = zarr.create_group(tmp_path / "s")
+    for name, axis in [("lat", np.linspace(-40, 40, 9)), ("lon", np.arange(0.0, 360, 45))]:
+        root.create_array(name, data=axis, chunks=(4,), dimension_names=[name])
+    root["lon"].attrs.update({"units": "degrees_east", "valid_range": [0.0, 360.0], "actual_range": [0.0, 315.0]})
+    root.attrs.update({"geospatial_lat_min": -40.0, "title": "kept"})
+    values = RNG.random((9, 8))
+    group = root.create_group("below")
+    group.create_array("t", data=values, chunks=(4, 4), dimension_names=["lat", "lon"])
+    text = "--region=lat=-10:10,lon=-90:0"
+    expected = np.roll(values, 2, 1)[3:6, :3]
+    for source in ("s/below/t", "s"):
+        done = subprocess.run([ZARRFS, "cat", tmp_path / source, "--as", "nc4", text], capture_output=True, check=True)
+        (tmp_path / "r.nc").write_bytes(done.stdout)
+    with xr.open_datatree(tmp_path / "r.nc", engine="netcdf4") as found:
+        assert_same(found["below/t"].values, expected)
+        assert found["below/t"].lon.values.tolist() == [-90, -45, 0] and found.attrs == {"title": "kept"}
+        assert found.lon.attrs == {"units": "degrees_east"}
+    rows = cat(tmp_path / "s/below/t", "csv", "lat=-10:10,lon=-90:0").decode().splitlines()
+    assert rows[0] == "lat,lon,t" and rows[1] == f"-10.0,-90.0,{expected[0, 0]!r}".replace("np.float64(", "").rstrip(")")
+    assert "no array beside it or above" in subprocess.run(
+        [ZARRFS, "exec", "--region", "lat=0:10", tmp_path / "s/below/t", "--", "true"], capture_output=True, text=True
+    ).stderr

@@ -131,7 +131,7 @@ pub struct Cat {
     /// Names and coordinates are for arrays and groups: `lat=40:50,lon=-10:30`. Both ends of a
     /// range belong to it. A single value selects the nearest element. A date such as `2020-01`
     /// means the whole period, and alone the first element in it. Longitudes go on after 360
-    /// degrees. A dimension without coordinates has indices, and `time=@0:10` always means them.
+    /// degrees. `time=@0:10` means indices.
     #[arg(long, value_name = "REGION", value_parser = region, allow_hyphen_values = true)]
     pub region: Option<Region>,
     /// Memory for decoded chunks.

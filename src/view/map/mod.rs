@@ -125,12 +125,13 @@ pub fn no_data(source: &ViewSource<'_>) -> Option<String> {
 /// The attributes of the convention `spatial` that are those of all elements.
 pub const OF_ALL_ELEMENTS: [&str; 3] = ["spatial:transform", "spatial:bbox", "spatial:shape"];
 
-/// Returns the attribute `spatial:transform` of a part of an array, which begins at the index
-/// `start` of each axis; `None` if the array has no place by that convention.
+/// Returns the attribute `spatial:transform` of a part of an array. `start` returns the index at
+/// which the part begins along an axis, and what is added to positions along it; `None` if the part
+/// lacks the axis. `None` if the array, or the part, has no place by that convention.
 pub fn transform_of_part(
     source: &ViewSource<'_>,
     image: &Image,
-    start: &dyn Fn(usize) -> u64,
+    start: &dyn Fn(usize) -> Option<(u64, f64)>,
 ) -> Option<[f64; 6]> {
     let at = |kind| image.axis(kind).map(|(at, _)| at);
     let count = image.axes.len();
@@ -138,8 +139,9 @@ pub fn transform_of_part(
     let (y, x) = at(AxisKind::Y).zip(at(AxisKind::X)).or_else(last)?;
     let (rows, columns) = (MapAxis::of(source, image, y)?, MapAxis::of(source, image, x)?);
     let [a, b, c, d, e, f] = described_transform(source, &rows, &columns)?;
-    let (column, row) = (to_float(start(x).into()), to_float(start(y).into()));
-    Some([a, b, c + a * column + b * row, d, e, f + d * column + e * row])
+    let ((column, turned), (row, _)) = (start(x)?, start(y)?);
+    let (column, row) = (to_float(column.into()), to_float(row.into()));
+    Some([a, b, c + a * column + b * row + turned, d, e, f + d * column + e * row])
 }
 
 impl<'s> MapAxis<'s> {

@@ -236,6 +236,7 @@ impl Changes<'_> {
     /// Erases the document of a node. This mount remembers its content until the directory is
     /// removed. Fails if it is another node than the one that programs have seen here.
     pub fn remove_document(self, path: &NodePath) -> Result<Option<Key>> {
+        self.hierarchy.end_values_below(path)?;
         let seen = self.hierarchy.kept(path);
         let node = self.existing(path)?;
         if seen.is_some_and(|seen| !node.is_like(&seen)) {
@@ -299,6 +300,7 @@ impl Changes<'_> {
     /// removed. If another program makes something there meanwhile, that stays, and the directory
     /// with it.
     pub fn remove_directory(self, path: &NodePath) -> Result<()> {
+        self.hierarchy.end_values_below(path)?;
         let write = self.hierarchy.store().write()?;
         let chunks = self.hierarchy.dialect().chunk_prefix(path)?;
         let nodes = self.hierarchy.dialect().children_prefix(path)?;

@@ -113,8 +113,10 @@ impl Changes<'_> {
         Err(Error::new(Kind::NotEmpty, detail).at(path))
     }
 
-    /// Fails with `EXDEV` if the store cannot move what it has below `from` in one step.
+    /// Fails with `EXDEV` if the store cannot move what it has below `from` in one step. Ends
+    /// changes there that failed before.
     fn check_moves(self, from: &NodePath) -> Result<()> {
+        self.hierarchy.end_values_below(from)?;
         let moves = self.hierarchy.store().write()?.promises().moves;
         if moves || !self.atomic().holds_values(from)? {
             return Ok(());

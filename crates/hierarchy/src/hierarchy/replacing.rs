@@ -227,7 +227,20 @@ impl super::nodes::Hierarchy {
             self.changes().drop_aside(aside);
             Ok(())
         };
-        self.unfinished.finish(path, settle)
+        self.unfinished.finish(&|array| array == path, settle)
+    }
+
+    /// Finishes such changes of arrays at and below `path` before it is moved or removed: another
+    /// array may get its path. Values that cannot be stored even now are dropped.
+    pub(super) fn end_values_below(&self, path: &NodePath) -> Result<()> {
+        let is_below = |array: &NodePath| array.relative_to(path).is_some();
+        self.unfinished.finish(&is_below, |values, aside| {
+            if let Err(error) = self.recovery().settle_values(values, aside) {
+                log::warn!("{path}: new values are dropped with it: {}", error.detail());
+            }
+            self.changes().drop_aside(aside);
+            Ok(())
+        })
     }
 
     /// Returns the prefixes of the new values of an array aside, and of its chunks.

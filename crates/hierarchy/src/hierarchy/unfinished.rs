@@ -26,17 +26,18 @@ impl UnfinishedValues {
         self.is_any.store(true, Ordering::Release);
     }
 
-    /// Calls `settle` for each that is of the array at `path`, and forgets those.
+    /// Calls `settle` for each that has an array for which `is_wanted` is true, and forgets those.
     pub(super) fn finish(
         &self,
-        path: &NodePath,
+        is_wanted: &dyn Fn(&NodePath) -> bool,
         mut settle: impl FnMut(&ReplacedValues, &Aside) -> Result<()>,
     ) -> Result<()> {
         if !self.is_any.load(Ordering::Acquire) {
             return Ok(());
         }
         let mut all = self.all.lock();
-        while let Some(at) = all.iter().position(|(values, _)| values.arrays.contains(path)) {
+        while let Some(at) = all.iter().position(|(values, _)| values.arrays.iter().any(is_wanted))
+        {
             let Some((values, aside)) = all.get(at) else { break };
             settle(values, aside)?;
             all.remove(at);
