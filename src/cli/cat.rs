@@ -41,7 +41,10 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     let source = ViewSource::new(hierarchy, &path, get)?;
     let unread = match args.format {
         CatFormat::View(format) => write_view(args, format, &source, half)?,
-        CatFormat::Table(form) => write_table(form, &source, &shown)?,
+        CatFormat::Table(form) => {
+            write_table(form, &source, &shown)?;
+            0
+        }
     };
     let seen = if part.is_some() { ReadExtent::Metadata } else { ReadExtent::Values };
     match hierarchy.not_seen(&[path], seen)?.in_words() {
@@ -54,12 +57,12 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     }
 }
 
-/// Writes a table. No node of it is left unread.
+/// Writes a table.
 fn write_table(
     form: TableForm,
     source: &ViewSource<'_>,
     shown: &dyn Display,
-) -> Result<usize, Failure> {
+) -> Result<(), Failure> {
     let wrong = |error: &Error| failed(format!("{shown}: no table: {}", error.detail()));
     let table = Table::of(source).map_err(|error| wrong(&error))?;
     for name in table.left_out() {
@@ -70,8 +73,7 @@ fn write_table(
         Ok(written) => written.map_err(|error| wrong(&error))?,
         Err(error) => print::ended(Err(error))?,
     }
-    print::ended(out.flush())?;
-    Ok(0)
+    print::ended(out.flush())
 }
 
 /// Writes a file of another format. Returns how many nodes could not be read.

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::array::assembled::{Assembled, ElementBox};
 use crate::array::{Array, Coords};
 use crate::cache::{ChunkCache, DecodedChunk};
-use crate::dtype::{DType, Element};
+use crate::dtype::{DType, Element, to_single};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::Packing;
 use crate::metadata::shown::{self, ShownChunks};
@@ -271,14 +271,8 @@ fn put_turned(item: &mut [u8], value: Element, turns: i32) -> Result<()> {
         }
         Element::Float(float) => {
             let turned = float + f64::from(turns) * TURN;
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::as_conversions,
-                reason = "the coordinates have no more digits"
-            )]
-            let single = turned as f32;
             match item.len() {
-                4 => item.copy_from_slice(&single.to_le_bytes()),
+                4 => item.copy_from_slice(&to_single(turned).to_le_bytes()),
                 _ => item.copy_from_slice(turned.to_le_bytes().get(..item.len()).ok_or_else(wide)?),
             }
         }

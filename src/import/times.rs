@@ -1,6 +1,6 @@
 //! Times of a file in other units than those of the array that they are appended to.
 
-use crate::dtype::{DType, Element, to_float};
+use crate::dtype::{DType, Element, to_float, to_single};
 use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::metadata::Packing;
@@ -93,13 +93,7 @@ impl TimeShift {
                     item.copy_from_slice(&self.moved(time)?.to_le_bytes());
                 }
                 (DType::Float(4), Element::Float(time)) => {
-                    #[expect(
-                        clippy::cast_possible_truncation,
-                        clippy::as_conversions,
-                        reason = "the source has no more digits"
-                    )]
-                    let short = self.moved(time)? as f32;
-                    item.copy_from_slice(&short.to_le_bytes());
+                    item.copy_from_slice(&to_single(self.moved(time)?).to_le_bytes());
                 }
                 _ => return Err(inexact("the type of the array cannot hold times")),
             }

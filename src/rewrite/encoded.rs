@@ -15,7 +15,8 @@ use crate::store::unnamed::UnnamedFile;
 use crate::store::{Aside, Key};
 use crate::view::ElementRange;
 
-/// A new file whose values are encoded aside. What was not stored is removed when it is dropped.
+/// A new file whose values are encoded aside. Values that were not stored are
+/// removed when it is dropped.
 #[derive(Debug)]
 pub struct EncodedFile<'h> {
     hierarchy: &'h Hierarchy,

@@ -1,6 +1,6 @@
 //! The coordinates along a dimension, and the elements that have certain ones.
 
-use crate::dtype::{DType, Element, to_float};
+use crate::dtype::{DType, Element, to_float, to_single};
 use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::metadata::Packing;
@@ -238,7 +238,7 @@ impl Numbers<'_> {
                 return Ok(None);
             }
             let found: f64 = text.trim().parse().map_err(|_| wrong())?;
-            let found = if is_single { rounded(found) } else { found };
+            let found = if is_single { to_single(found).into() } else { found };
             if found.is_finite() { Ok(Some(found)) } else { Err(wrong()) }
         };
         let no_element = || {
@@ -426,16 +426,6 @@ fn nearest(distances: impl Iterator<Item = Option<f64>>) -> Option<u64> {
     all.retain(|(other, _)| other.total_cmp(&distance).is_ne());
     let (second, _) = all.iter().copied().min_by(order)?;
     (distance.abs() <= (second - distance).abs()).then_some(at)
-}
-
-fn rounded(number: f64) -> f64 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::as_conversions,
-        reason = "the coordinates have no more digits"
-    )]
-    let single = number as f32;
-    single.into()
 }
 
 fn whole(turns: f64) -> i32 {

@@ -234,9 +234,12 @@ impl ElementForm {
         let Some(value) = self.packing.value(Element::of(&self.dtype, item)) else {
             return TableField::Missing;
         };
-        if let Some(units) = &self.units {
-            let text = units.moment(value).and_then(|moment| units.calendar.text(moment));
-            return text.map_or(TableField::Missing, TableField::Text);
+        let is_nan = matches!(value, Element::Float(value) if value.is_nan());
+        // A time that is too far away for its calendar stays a number.
+        if let Some(units) = self.units.as_ref().filter(|_| !is_nan)
+            && let Some(text) = units.moment(value).and_then(|it| units.calendar.text(it))
+        {
+            return TableField::Text(text);
         }
         match (value, &self.dtype, item) {
             (Element::Int(value), DType::Bool, _) => TableField::Bool(value != 0),

@@ -98,6 +98,8 @@ def test_times_and_missing_values(tmp_path):
         {"time": "1969-12-31T00:00:00", "x": "inf"},
         {"time": "2262-01-01T00:00:00.000000001", "x": None},
     ]
+    far = zarr.create_array(tmp_path / "far", data=np.array([0, 2**62]), attributes={"units": "days since 2000-01-01"})
+    assert cat(tmp_path / "far", "csv").splitlines()[1:] == ["0,2000-01-01T00:00:00", f"1,{2**62}"] and far.size
     empty = zarr.create_array(tmp_path / "empty", shape=(0, 3), chunks=(1, 3), dtype="f4")
     assert cat(tmp_path / "empty", "csv") == "dim0,dim1,root\n"
     assert json.loads(cat(tmp_path / "empty", "json")) == [] and empty.size == 0

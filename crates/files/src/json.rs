@@ -70,7 +70,7 @@ pub fn fill_value(value: Value) -> Value {
     if text.bytes().any(|byte| byte.is_ascii_digit()) { value } else { Value::from(text) }
 }
 
-/// Returns bytes as a text. What is not UTF-8 is Latin-1.
+/// Returns bytes as a text. Bytes that are not UTF-8 are Latin-1.
 pub fn text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),

@@ -117,8 +117,8 @@ pub struct Cat {
     /// Format of the file. `zarrfs info` says which formats a node has, and why it lacks the
     /// others.
     ///
-    /// `csv` and `json` are a row for each element, with its coordinates, of an array or of a
-    /// group whose arrays have the same dimensions.
+    /// `csv` and `json` are tables of an array, or of the arrays of a group with the same
+    /// dimensions: a row for each element, with its coordinates.
     #[arg(long = "as", value_name = "FORMAT", value_parser = cat_formats())]
     pub format: CatFormat,
     /// Write only a part of SOURCE, with its coordinates: indices, or names of dimensions and
@@ -130,8 +130,8 @@ pub struct Cat {
     ///
     /// Names and coordinates are for arrays and groups: `lat=40:50,lon=-10:30`. Both ends of a
     /// range belong to it. A single value selects the nearest element. A date such as `2020-01`
-    /// means the whole period, and alone the first element in it. Longitudes go on after 360
-    /// degrees. `time=@0:10` means indices.
+    /// stands for the whole period; as a single value, it selects the first element in it.
+    /// Longitudes wrap around. `time=@0:10` selects by indices.
     #[arg(long, value_name = "REGION", value_parser = region, allow_hyphen_values = true)]
     pub region: Option<Region>,
     /// Memory for decoded chunks.

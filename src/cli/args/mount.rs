@@ -142,7 +142,8 @@ pub struct TreeOptions {
     /// Show only a part of SOURCE, read-only: REGION is as in `zarrfs cat --region`, such as
     /// lat=40:50,lon=-10:30.
     ///
-    /// The part is that of the time of the mount: arrays that grow later do not grow in it.
+    /// The part is fixed when the mount begins: arrays that grow later do not grow in it. In `-o`,
+    /// `region` is that of a bucket.
     #[arg(long, value_name = "REGION", value_parser = region, allow_hyphen_values = true)]
     pub region: Option<Region>,
     /// Coordinate system of OME-Zarr 0.6 images in files of other formats. An image that does not
@@ -213,8 +214,8 @@ pub struct WriteOptions {
     /// `diff`.
     ///
     /// This happens when a program closes the file, or renames a file to that name. A file that
-    /// cannot be imported stays an ordinary file. To overwrite the view of an existing node takes
-    /// no option.
+    /// cannot be imported stays an ordinary file. Overwriting the view of an existing node does
+    /// not need this option.
     #[arg(long)]
     pub import: bool,
     /// Order of the chunks within a shard when zarrfs writes it: `c` (last index varies fastest),

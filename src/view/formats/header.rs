@@ -31,9 +31,3 @@ pub(super) fn put(header: &mut [u8], at: usize, data: &[u8]) {
         target.copy_from_slice(data);
     }
 }
-
-/// Returns the nearest single.
-#[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "nothing else rounds")]
-pub(super) fn single(value: f64) -> f32 {
-    value as f32
-}

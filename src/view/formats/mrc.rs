@@ -1,8 +1,8 @@
 //! `mrc`: MRC2014 (<https://www.ccpem.ac.uk/mrc_format/mrc2014.php>), a header of 1024 bytes
 //! followed by the elements, all little endian.
 
-use super::header::{put, single};
-use crate::dtype::DType;
+use super::header::put;
+use crate::dtype::{DType, to_single};
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, AxisKind, Image};
 use crate::view::layout::{Layout, NumberForm};
@@ -62,12 +62,12 @@ fn header(image: &Image) -> Result<Vec<u8>> {
         let at = index.saturating_mul(4);
         // Zero means unknown.
         let cell = axis.step_in(ANGSTROM).map_or(0.0, |step| step * f64::from(count));
-        put(&mut bytes, at.saturating_add(40), &single(cell).to_le_bytes());
+        put(&mut bytes, at.saturating_add(40), &to_single(cell).to_le_bytes());
         put(&mut bytes, at.saturating_add(52), &90_f32.to_le_bytes());
         let number = i32::try_from(index.saturating_add(1)).unwrap_or(0);
         put(&mut bytes, at.saturating_add(64), &number.to_le_bytes());
         let origin = axis.start_in(ANGSTROM).unwrap_or(0.0);
-        put(&mut bytes, at.saturating_add(196), &single(origin).to_le_bytes());
+        put(&mut bytes, at.saturating_add(196), &to_single(origin).to_le_bytes());
     }
     // A minimum above the maximum, a mean below both and a negative deviation mean that these are
     // unknown.

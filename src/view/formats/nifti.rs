@@ -7,9 +7,9 @@
 //! identifies them. If the header of another file is stored beside the image
 //! ([`nifti_zarr`](super::nifti_zarr)), the view uses it.
 
-use super::header::{put, single};
+use super::header::put;
 use super::nifti_zarr;
-use crate::dtype::DType;
+use crate::dtype::{DType, to_single};
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, AxisKind, Directions, Image};
 use crate::view::layout::{Layout, NumberForm};
@@ -331,7 +331,7 @@ impl NiftiHeader<'_> {
 }
 
 fn singles(values: &[f64]) -> Vec<u8> {
-    values.iter().flat_map(|value| single(*value).to_le_bytes()).collect()
+    values.iter().flat_map(|value| to_single(*value).to_le_bytes()).collect()
 }
 
 fn doubles(values: &[f64]) -> Vec<u8> {

@@ -26,7 +26,7 @@ pub(super) struct Placed {
     pub axes: Vec<Value>,
     /// From the indices of the array to the system.
     pub map: Linear,
-    /// What the place does not say, in words.
+    /// The parts that the place leaves out, in words.
     pub left_out: Vec<String>,
 }
 

@@ -16,6 +16,6 @@ pub use base64::{base64_decode, base64_decode_as_python, base64_encode};
 pub use element::Element;
 pub use fill::FillValue;
 pub use narrow::Narrow;
-pub use number::{half_bits, half_value, integer, to_float, to_index};
+pub use number::{half_bits, half_value, integer, to_float, to_index, to_single};
 pub use time::{TIME_UNITS, Time, time_text};
 pub use types::{DType, Field, MAX_ITEM_LEN, OLD_STRUCT};

@@ -70,12 +70,7 @@ pub fn half_bits(wide: f64) -> u16 {
 /// Returns `wide` if a single can hold it, else its neighbour whose last bit is 1. Rounding the
 /// result to a shorter float gives the same as rounding `wide` directly.
 fn rounded_to_odd(wide: f64) -> f32 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::as_conversions,
-        reason = "the code below compares the rounded value"
-    )]
-    let nearest = wide as f32;
+    let nearest = to_single(wide);
     if nearest.to_bits() & 1 == 1 {
         return nearest;
     }
@@ -94,6 +89,16 @@ fn rounded_to_odd(wide: f64) -> f32 {
 )]
 pub fn to_float(integer: i128) -> f64 {
     integer as f64
+}
+
+/// Returns the single that is nearest to a float, ties to even.
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "this rounding is what the function is for"
+)]
+pub fn to_single(float: f64) -> f32 {
+    float as f32
 }
 
 /// Returns the integer part of a float; the nearest limit if it is out of range, 0 for NaN.

@@ -206,7 +206,7 @@ impl Parts<'_> {
     }
 }
 
-/// What is in front of the bytes of a message.
+/// The fields in front of the bytes of a message.
 #[derive(Debug, Clone, Copy)]
 enum Envelope {
     First,

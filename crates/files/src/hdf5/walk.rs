@@ -203,7 +203,7 @@ enum LinkedObject {
     Type,
 }
 
-/// What a file is searched with.
+/// A search of a file.
 struct Search<'f> {
     at: &'f OpenSource,
     file: &'f Hdf5File,

@@ -69,7 +69,7 @@ struct IndexPart<T> {
     part: T,
 }
 
-/// What is known of the place of a chunk.
+/// How much is known of the place of a chunk.
 enum Known {
     Nothing,
     /// There is no such shard.

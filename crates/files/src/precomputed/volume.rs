@@ -22,7 +22,7 @@ pub struct VolumeStore {
     pub indexes: ShardIndexes,
 }
 
-/// What a key of Zarr stands for.
+/// A key of Zarr, as the volume has it.
 pub enum KeyTarget<'v> {
     /// Bytes that are known.
     Text(&'v Bytes),

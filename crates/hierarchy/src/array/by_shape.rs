@@ -1,4 +1,4 @@
-//! What is bound to the shapes of chunks or shards: the most recently used of it.
+//! Pipelines and the like, bound to the shapes of chunks or shards: the most recently used ones.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl<T> ShapeCache<T> {
     }
 }
 
-/// What is bound to the shape of one chunk or shard, in use.
+/// A value that is bound to the shape of one chunk or shard, in use.
 #[derive(Debug)]
 pub enum Bound<'a, T = Pipeline> {
     /// That of all chunks.

@@ -23,7 +23,7 @@ const MAX_RUN: u32 = 1 << 28;
 /// The bits of a level. Values are null or not.
 const LEVEL_BITS: u8 = 1;
 
-/// What the values of a column are.
+/// The form of the values of a column.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ColumnValues {
     /// Whether they may be null, so that each page has levels.
