@@ -7,13 +7,14 @@
 //! a chunk of a replaced array returns `ESTALE`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Names;
 use crate::error::{Error, Kind, Result};
 use crate::store::{FileKind, Stat};
 use crate::vfs::core::ATTEMPTS;
 use crate::vfs::inodes::attr::Attr;
-use crate::vfs::inodes::file::{BytesAt, OpenedAs};
+use crate::vfs::inodes::file::{BytesAt, InodeFile, OpenedAs};
 use crate::vfs::inodes::inode::Inode;
 use crate::vfs::inodes::place::Place;
 
@@ -79,13 +80,32 @@ impl Names {
         }
     }
 
-    /// Returns the inode for a file that was just made at `place`. A file with several names that
-    /// had this one, before another program removed it, keeps its inode.
+    /// Returns the inode for a file that was just made at `place`. The file that had the name,
+    /// before another program removed it, keeps its inode if it has other names, or if the kernel
+    /// reads it by itself.
     pub fn inode_of_new(&self, place: &Place) -> Arc<Inode> {
-        if self.inodes.known_at(place).is_some_and(|known| known.is_linked()) {
+        let Some(known) = self.inodes.known_at(place) else { return self.inodes.at(place) };
+        if known.is_linked() {
             self.inodes.unlink(place);
+        } else if let Some(file) = known.known_file() {
+            let mut file = file.lock();
+            // Unstored bytes are those of a thread that has just made the file, too.
+            if file.passthrough.openers > 0
+                && !matches!(file.content, BytesAt::Unstored(_))
+                && known.is_at(place)
+                && let Some(new) = self.renew_read_by_kernel(&known, &mut file)
+            {
+                return new;
+            }
         }
         self.inodes.at(place)
+    }
+
+    /// Gives the place of a locked inode, which the kernel reads by itself, to a new one.
+    pub fn renew_read_by_kernel(&self, inode: &Inode, file: &mut InodeFile) -> Option<Arc<Inode>> {
+        let new = self.inodes.renew(inode)?;
+        file.passthrough.lost_name_at = Some(Instant::now());
+        Some(new)
     }
 
     /// Whether a file with several names, which was not found by one of them, has another name. A

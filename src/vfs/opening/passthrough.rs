@@ -37,7 +37,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::array::{Array, Coords};
 use crate::backing::Backing;
@@ -275,14 +275,14 @@ impl Passthrough {
     /// error that makes the kernel look up the name again.
     pub fn detach_from_name(&self, inode: &Arc<Inode>, file: &mut InodeFile) -> Error {
         if matches!(file.content, BytesAt::Unstored(_)) {
+            // A chunk that was renamed waits for its array to grow, and belongs to this inode.
             let detail = "other readers still have the previous contents open";
             return Error::new(Kind::Busy, detail);
         }
         if let Some(path) = inode.place().as_ref().and_then(Place::node) {
             self.backing_files.record_contention(path);
         }
-        if let Some(new) = self.names.inodes.renew(inode) {
-            file.passthrough.lost_name_at = Some(Instant::now());
+        if let Some(new) = self.names.renew_read_by_kernel(inode, file) {
             self.names.inodes.release(new);
         }
         Error::not_found()

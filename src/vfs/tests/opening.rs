@@ -54,3 +54,25 @@ fn a_look_up_asks_the_store_for_the_attributes_of_a_value_once() {
         assert_eq!(bed.stats(), 1, "{name}");
     }
 }
+
+#[test]
+fn a_chunk_that_was_erased_elsewhere_is_made_anew_beside_a_reader_of_the_old_one() {
+    for name in ["plain/c/0", "sharded/c/0"] {
+        for is_looked_up in [false, true] {
+            let bed = VfsBed::passing();
+            bed.write(name, b"abcd").expect("stored");
+            bed.vfs.sync().expect("stored");
+            let (_, reader) = bed.open_found(name, Access::Read).expect("opened");
+            assert!(reader.backing.is_some(), "{name}: the kernel reads it");
+            bed.other().unlink(name).expect("erased");
+            if is_looked_up {
+                bed.find(name).expect_err("erased");
+            }
+            let writer = bed.create(name).expect("made");
+            bed.vfs.write(writer, 0, b"ABCD").expect("written");
+            bed.close(writer).expect("stored");
+            assert_eq!(bed.read(name).expect("read"), b"ABCD");
+            assert_eq!(bed.vfs.read(reader.handle, 0, 4).expect("read").as_ref(), b"abcd");
+        }
+    }
+}
