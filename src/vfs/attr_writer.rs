@@ -6,9 +6,9 @@
 //! `chmod` applies to a chunk file that is not stored yet, since `rsync`, `install` and `mkstemp`
 //! hide incomplete files.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
-use std::{fmt, ptr};
 
 use super::access::Caller;
 use super::contents::Contents;
@@ -19,8 +19,7 @@ use super::inodes::inode::Inode;
 use super::inodes::place::{Place, check_writable};
 use super::names::Names;
 use super::names::overlay::Shown;
-use super::opening::handles::Handles;
-use super::reader::open_view::OpenView;
+use super::opening::handles::{Handle, Handles};
 use crate::error::{Error, Result, WithSubject};
 use crate::store::{Extent, FileChanges, FileUse, OpenFile, PRIVILEGES};
 
@@ -73,20 +72,20 @@ impl AttrWriter {
         let place = inode.place();
         check_writable(place.as_ref())?;
         if let Some(place @ Place::View(path, format)) = &place {
-            let opens = self.handles.open_views(&inode);
             let own = handle.map(|handle| self.handles.get(handle)).transpose()?;
-            // A new file in the place of a view is that of one open.
-            let is_own = |open: &OpenView| match &own {
-                Some(own) => own.view().is_some_and(|own| ptr::eq(Arc::as_ptr(own), open)),
-                None => true,
-            };
-            for open in opens.iter().filter(|open| open.is_cut && is_own(open)) {
+            let own = own.as_ref().and_then(Handle::view);
+            // A new file in the place of a view is that of one open. Without a descriptor, the
+            // others may be those of files that are closed, which the kernel has yet to tell.
+            let opens =
+                own.map_or_else(|| self.handles.open_views(&inode), |own| vec![Arc::clone(own)]);
+            for open in opens.iter().filter(|open| open.is_cut) {
                 if open.set_len_of_new_file(len).at(place.shown())? {
                     return Ok(());
                 }
             }
             let view = inode.open_view().map_or_else(|| self.names.views.view(path, format), Ok)?;
-            if self.contents.view_writer.truncate_view(&opens, &view, len).at(place.shown())? {
+            let own = own.map(Arc::as_ref);
+            if self.contents.view_writer.truncate_view(own, &view, len).at(place.shown())? {
                 self.core.invalidate(inode.number());
             }
             return Ok(());

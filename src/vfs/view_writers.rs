@@ -7,6 +7,10 @@ use parking_lot::Mutex;
 use super::authors::Processes;
 use crate::error::Result;
 
+/// Tells opens of a view apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OpenId(pub usize);
+
 /// The state that all writers of a view share.
 ///
 /// Truncating a view at `open` keeps its length, but the bytes that the writer then skips become
@@ -17,8 +21,9 @@ pub(super) struct ViewWriters {
     filling: Mutex<()>,
     /// The end of the bytes that any writer has written since the last truncation. A leaf lock.
     end: Mutex<u64>,
-    /// The length of the new file that a program writes in the place of the view. A leaf lock.
-    new_len: Mutex<Option<u64>>,
+    /// The length of the new file that a program writes in the place of the view, and the open that
+    /// it belongs to. A leaf lock.
+    new_len: Mutex<Option<(OpenId, u64)>>,
     /// Whether a write was refused since the last truncation, and will always be.
     pub has_refused: AtomicBool,
     /// The processes that have written. A leaf lock.
@@ -71,13 +76,18 @@ impl ViewWriters {
         *self.end.lock()
     }
 
-    /// Notes the length of the new file in the place of the view, or that there is none any more.
-    pub fn set_new_len(&self, len: Option<u64>) {
-        *self.new_len.lock() = len;
+    /// Notes the length of the new file in the place of the view that was opened as `open`, or that
+    /// there is none any more. The kernel tells late of the last close of an earlier one.
+    pub fn set_new_len(&self, open: OpenId, len: Option<u64>) {
+        let mut known = self.new_len.lock();
+        match len {
+            Some(len) => *known = Some((open, len)),
+            None => drop(known.take_if(|(of, _)| *of == open)),
+        }
     }
 
     /// Returns the length of the new file in the place of the view.
     pub fn new_len(&self) -> Option<u64> {
-        *self.new_len.lock()
+        self.new_len.lock().map(|(_, len)| len)
     }
 }

@@ -73,11 +73,11 @@ impl OpenView {
             }
             return Ok(false);
         };
-        file.set_len(len)?;
-        (new.is_changed, new.was_closed) = (true, false);
-        if let Some(writing) = &self.writing {
-            writing.set_new_len(Some(len));
+        if file.len() != len {
+            file.set_len(len)?;
+            (new.is_changed, new.was_closed) = (true, false);
         }
+        self.set_new_len(Some(len));
         Ok(true)
     }
 }
@@ -99,9 +99,7 @@ impl ViewWriter {
         (new.is_changed, new.was_closed) = (true, false);
         drop(new);
         open.note_author(by);
-        if let Some(writing) = &open.writing {
-            writing.set_new_len(Some(len));
-        }
+        open.set_new_len(Some(len));
         Ok(true)
     }
 
@@ -122,10 +120,8 @@ impl ViewWriter {
             && self.has_header(open, write)?;
         if is_streamed || !self.as_rewritten(open.place(), rewrite::can_read) {
             new.same_until = if is_streamed { write.end() } else { u64::MAX };
-            if let Some(writing) = &open.writing {
-                let is_header = new.same_until < open.view.header_len();
-                writing.set_new_len(is_header.then_some(new.same_until));
-            }
+            let is_header = new.same_until < open.view.header_len();
+            open.set_new_len(is_header.then_some(new.same_until));
             return Ok(false);
         }
         let mut file = UnnamedFile::make()?;
@@ -181,6 +177,8 @@ impl ViewWriter {
             *was_closed |= !has_failed;
             return Ok(true);
         }
+        // It is closed: the name shows the view again, whatever becomes of it.
+        open.set_new_len(None);
         if has_failed {
             let detail = "its program failed or was killed before it had closed the new file: \
                           nothing was stored";

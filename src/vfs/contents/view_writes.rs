@@ -227,9 +227,9 @@ impl ViewWriter {
     }
 
     /// Truncates a view to `len` bytes: to 0, to be written again, or to its full length, which
-    /// zeroes the bytes that truncating writers among its `opens` have skipped. Returns whether any
-    /// were zeroed.
-    pub fn truncate_view(&self, opens: &[Arc<OpenView>], view: &View, len: u64) -> Result<bool> {
+    /// zeroes the bytes that `open` has skipped, if it has truncated the view and is truncated by
+    /// its descriptor. Returns whether any were zeroed.
+    pub fn truncate_view(&self, open: Option<&OpenView>, view: &View, len: u64) -> Result<bool> {
         if len != 0 && len != view.len() {
             let detail = format!(
                 "cannot be resized to {len} bytes: the file always has {} bytes",
@@ -237,11 +237,10 @@ impl ViewWriter {
             );
             return Err(Error::too_large(detail));
         }
-        let mut is_filled = false;
-        for open in opens.iter().filter(|open| open.is_cut && len > 0) {
-            is_filled |= self.begin_in_view(open, len, len)?;
+        match open {
+            Some(open) if open.is_cut && len > 0 => self.begin_in_view(open, len, len),
+            _ => Ok(false),
         }
-        Ok(is_filled)
     }
 
     /// Replaces all bytes of a view with those of a file of the same length. If the store fails,

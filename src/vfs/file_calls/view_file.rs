@@ -77,9 +77,7 @@ impl OpenFileCalls for ViewFile<'_> {
         let writer = &self.vfs.contents.view_writer;
         let flushed = match writer.store_new_file(self.view, by) {
             Ok(false) => {
-                if let Some(writing) = self.view.writing.as_ref().filter(|_| self.view.is_cut) {
-                    writing.set_new_len(None);
-                }
+                self.view.set_new_len(None);
                 writer.flush_view(self.view)
             }
             stored => {
@@ -106,9 +104,9 @@ impl OpenFileCalls for ViewFile<'_> {
 
     fn release(&self) {
         self.view.reads.end();
-        if let Some(writing) = self.view.writing.as_ref().filter(|_| self.view.is_cut) {
+        if self.view.writing.is_some() && self.view.is_cut {
             let ended = self.vfs.contents.view_writer.end_new_file(self.view);
-            writing.set_new_len(None);
+            self.view.set_new_len(None);
             let was_new = ended.at(self.handle.shown()).unwrap_or_else(|error| {
                 self.vfs.core.refused.note(self.handle.shown(), &error);
                 self.vfs.core.note("close", &error);

@@ -352,13 +352,11 @@ impl Views {
         let writing = (access != Access::Read).then(|| self.writing(path, format));
         if let (Some(writing), Access::Truncate) = (&writing, access) {
             writing.cut();
-            // A library looks at the length of the file that it has emptied.
-            writing.set_new_len((kept.view.header_len() > 0).then_some(0));
         }
         let Kept { view, moves, generations, modified, versions, .. } = kept;
         // The kernel keeps pages for all programs, and only the writer sees a new file.
         let is_direct = access == Access::Truncate && view.header_len() > 0;
-        let view = OpenView {
+        let view = Arc::new(OpenView {
             view,
             number,
             path: path.clone(),
@@ -374,13 +372,17 @@ impl Views {
             new_file: Mutex::default(),
             versions,
             reads: ReadState::default(),
-        };
+        });
+        if is_direct {
+            // A library looks at the length of the file that it has emptied.
+            view.set_new_len(Some(0));
+        }
         let pages = match (is_direct, are_kept) {
             (true, _) => Pages::None,
             (false, true) => Pages::Keep,
             (false, false) => Pages::Drop,
         };
-        (Arc::new(view), pages)
+        (view, pages)
     }
 
     /// Returns when bytes of a view were last known to match the store; `None` if they may not.

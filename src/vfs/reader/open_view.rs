@@ -1,5 +1,6 @@
 //! A view that a program has open.
 
+use std::ptr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -11,7 +12,7 @@ use crate::metadata::NodePath;
 use crate::store::unnamed::UnnamedFile;
 use crate::vfs::authors::Thread;
 use crate::vfs::kernel::view_pages::{Generations, ReadVersions};
-use crate::vfs::view_writers::ViewWriters;
+use crate::vfs::view_writers::{OpenId, ViewWriters};
 use crate::view::{Format, View};
 
 /// Requests for more chunks than this always go to the pool, even if all chunks are cached.
@@ -69,6 +70,13 @@ impl OpenView {
             if by.is_some() {
                 writing.users.lock().note(by);
             }
+        }
+    }
+
+    /// Notes the length of the new file in its place, or that there is none any more.
+    pub fn set_new_len(&self, len: Option<u64>) {
+        if let Some(writing) = &self.writing {
+            writing.set_new_len(OpenId(ptr::from_ref(self).addr()), len);
         }
     }
 

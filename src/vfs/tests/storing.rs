@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use super::bed::VfsBed;
 use crate::error::Kind;
-use crate::vfs::{Access, Ownership, Pages, ROOT, UnstoredChange};
+use crate::vfs::{Access, NewLen, Ownership, Pages, ROOT, UnstoredChange};
+use crate::width::ToU64;
 
 #[test]
 fn a_rewritten_ordinary_file_is_stored_after_the_kernel_forgot_it() {
@@ -175,4 +176,45 @@ fn attributes_that_wait_for_their_directory_are_pending_with_it() {
     bed.store.broken.store(0, Ordering::Relaxed);
     bed.vfs.sync().expect("stored");
     assert!(paths().is_empty(), "{:?}", paths());
+}
+
+#[test]
+fn a_closed_file_in_the_place_of_a_view_has_no_part_in_what_comes_after() {
+    for (name, written) in [("plain.raw", ""), ("plain.raw", "12"), ("plain.npy", "no header")] {
+        let bed = VfsBed::new();
+        bed.write("plain/c/0", b"abcd").expect("stored");
+        let before = bed.read(name).expect("read");
+        let number = bed.find(name).expect("there");
+        let closed = bed.vfs.open(number, Access::Truncate).expect("opened").handle;
+        bed.vfs.write(closed, 0, written.as_bytes()).expect("written");
+        assert_eq!(bed.vfs.flush(closed).is_ok(), written.is_empty(), "{name}: not whole");
+        // The kernel tells of the last close later. What the view has now is no hole.
+        let len = before.len().to_u64();
+        assert_eq!(bed.vfs.getattr(number).expect("there").len, len, "{name}");
+        for len in [0, len] {
+            bed.vfs.attr_writer().truncate(number, len).expect("kept");
+        }
+        // Another program begins a file before that.
+        let other = bed.vfs.open(number, Access::Truncate).expect("opened").handle;
+        bed.vfs.release(closed);
+        bed.close(other).expect("nothing was written");
+        let mut want = before;
+        if name == "plain.raw" {
+            want[..written.len()].copy_from_slice(written.as_bytes());
+        }
+        assert_eq!(bed.read(name).expect("read"), want, "{name}");
+    }
+}
+
+#[test]
+fn a_view_that_its_own_writer_lengthens_has_zeros_there() {
+    let bed = VfsBed::new();
+    bed.write("plain/c/0", b"abcd").expect("stored");
+    let number = bed.find("plain.raw").expect("there");
+    let handle = bed.vfs.open(number, Access::Truncate).expect("opened").handle;
+    bed.vfs.write(handle, 0, b"12").expect("written");
+    let len = bed.vfs.getattr(number).expect("there").len;
+    bed.vfs.attr_writer().truncate(number, NewLen { len, handle: Some(handle) }).expect("filled");
+    bed.close(handle).expect("whole");
+    assert_eq!(bed.read("plain/c/0").expect("read"), b"12\0\0");
 }
