@@ -248,7 +248,7 @@ impl Views {
         {
             return Ok(kept.clone());
         }
-        let (made, moves) = (Instant::now(), self.core.hierarchy.moves());
+        let moves = self.core.hierarchy.moves();
         let (view, used, of_values) = self.make_view(path, format)?;
         let modified = self.modified_of(path)?;
         let generations = (generation, of_values.wrapping_add(self.core.generation_of(&view, &[])));
@@ -256,6 +256,8 @@ impl Views {
         let changed = arrays.filter_map(|array| self.core.cache.modified(array)).max();
         let modified = changed.map_or(modified, |changed| changed.max(modified));
         let versions = LastVersions::default();
+        // A program looks up, opens and reads a file: one that takes long to make is made once.
+        let made = Instant::now();
         let kept = Kept { view, made, moves, generations, used, modified, versions, pages: None };
         Ok(self.keep(path, format, kept))
     }
