@@ -20,10 +20,12 @@ mod formats;
 mod image;
 mod layout;
 mod left_out;
+mod lines;
 pub mod map;
 mod parts;
 pub mod region;
 mod source;
+mod texts;
 mod turned;
 
 pub use elements::{

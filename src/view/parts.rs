@@ -61,9 +61,21 @@ pub trait Derived: fmt::Debug + Send + Sync {
     /// Returns a number that depends on all bytes.
     fn print(&self) -> u64;
     /// Returns the elements that it is made from. When they change, the mount makes a new view.
-    fn source(&self) -> &ElementRange;
+    fn sources(&self) -> Vec<&ElementRange>;
+    /// Returns a name of the bytes for users, in the plural.
+    fn what(&self) -> &'static str;
     /// Fills `target` with the bytes from `from` on. [`Kind::Stale`] if the chunks have changed.
     fn read(&self, from: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()>;
+    /// Calls `each` for the chunks from which [`Self::read`] gets a range, in the same order, until
+    /// it breaks. It gets all others as a whole, with `0..usize::MAX`, and without a plan.
+    fn for_each_chunk<'d>(
+        &'d self,
+        _from: u64,
+        _len: usize,
+        _each: &mut EachChunk<'_, 'd>,
+    ) -> KeepGoing {
+        Ok(ControlFlow::Continue(()))
+    }
 }
 
 /// A node as a file.
@@ -271,10 +283,10 @@ impl View {
     /// Returns the elements in the file, and those that other bytes are made from when they are
     /// read.
     pub fn sources(&self) -> impl Iterator<Item = &ElementRange> {
-        self.parts.iter().filter_map(|(part, _)| match part {
-            Part::Elements(elements) => Some(elements),
-            Part::Derived(derived) => Some(derived.source()),
-            Part::Bytes(_) | Part::Zeros(_) => None,
+        self.parts.iter().flat_map(|(part, _)| match part {
+            Part::Elements(elements) => vec![elements],
+            Part::Derived(derived) => derived.sources(),
+            Part::Bytes(_) | Part::Zeros(_) => Vec::new(),
         })
     }
 
@@ -310,10 +322,13 @@ impl View {
     ) -> KeepGoing {
         let len = until.saturating_sub(from).to_usize();
         for PartOverlap { part, from, within } in self.pieces(from, len) {
-            if let Part::Elements(elements) = part
-                && elements.for_each_chunk(from, within.len(), each)?.is_break()
-            {
-                return Ok(ControlFlow::Break(()));
+            let walk = match part {
+                Part::Elements(elements) => elements.for_each_chunk(from, within.len(), each)?,
+                Part::Derived(derived) => derived.for_each_chunk(from, within.len(), each)?,
+                Part::Bytes(_) | Part::Zeros(_) => continue,
+            };
+            if walk.is_break() {
+                return Ok(walk);
             }
         }
         Ok(ControlFlow::Continue(()))
@@ -392,7 +407,6 @@ impl View {
                 self.len
             )));
         }
-        let overlay = self.overlay.lock();
         for PartOverlap { part, from, within } in self.pieces(offset, data.len()) {
             let at = offset.saturating_add(within.start.to_u64());
             let new = data.get(within).ok_or_else(outside)?;
@@ -415,10 +429,14 @@ impl View {
             let Some(first) = first_other(new, own) else { continue };
             let last = last_other(new, own);
             let place = |index: usize| at.saturating_add(index.to_u64());
-            if !overlay.allows(place(first), place(last.unwrap_or(first))) {
+            if !self.overlay.lock().allows(place(first), place(last.unwrap_or(first))) {
+                let what = match part {
+                    Part::Derived(derived) => derived.what(),
+                    _ => "the header and strings",
+                };
                 let detail = format!(
-                    "the header and strings cannot change (byte {} of the file): change them in a \
-                     copy, or change the node itself",
+                    "{what} cannot change (byte {} of the file): change them in a copy, or change \
+                     the node itself",
                     place(first)
                 );
                 return Err(Error::new(Kind::NotPermitted, detail));

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use super::elements::{ElementRange, GetChunk};
 use super::layout::{Layout, NumberForm};
+use super::texts::put_chunk;
 use crate::array::{Array, Coords, region};
 use crate::buffer::reserve;
-use crate::codec::vlen_items;
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Hierarchy, Node, Visited};
 use crate::json::Object;
 use crate::metadata::{NodeKind, NodePath};
 use crate::resources;
-use crate::width::{ToU64, ToUsize};
+use crate::width::ToU64;
 
 /// The most bytes of values that a header can have of one array.
 const MAX_VALUES_LEN: u64 = 16 << 20;
@@ -270,11 +270,13 @@ impl<'s> ViewSource<'s> {
         let mut texts = Vec::new();
         texts.try_reserve_exact(count).map_err(|_| Error::new(Kind::NoMemory, "no memory"))?;
         texts.resize(count, None);
+        let elements = ElementRange::of_chunks(self.path(), array);
         let mut at = vec![0; counts.len()];
         let mut len = 0_u64;
         loop {
             if count > 0 {
-                len = len.saturating_add(self.put_texts(&Coords::new(at.clone()), &mut texts)?);
+                let coords = Coords::new(at.clone());
+                len = len.saturating_add(put_chunk(&elements, &coords, 0, &mut texts, self.get)?);
             }
             check_texts_len(Some(len))?;
             if count == 0 || !region::step(&mut at, counts) {
@@ -287,35 +289,6 @@ impl<'s> ViewSource<'s> {
         let of_fill = missing.checked_mul(fill.len()).and_then(|len| u64::try_from(len).ok());
         check_texts_len(of_fill.and_then(|of_fill| of_fill.checked_add(len)))?;
         Ok(texts.into_iter().map(|text| text.unwrap_or_else(|| fill.to_vec())).collect())
-    }
-
-    /// Puts the elements of a chunk at their places in the array.
-    fn put_texts(&self, coords: &Coords, texts: &mut [Option<Vec<u8>>]) -> Result<u64> {
-        let array = self.array()?;
-        let elements = ElementRange::of_chunks(self.path(), array);
-        let Some(chunk) = (self.get)(&elements, coords, &(0..usize::MAX))? else { return Ok(0) };
-        let spans = array.grid().spans(coords)?;
-        let shape: Vec<u64> = spans.iter().map(|(_, len)| *len).collect();
-        let count = shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
-        let count = count.and_then(|count| usize::try_from(count).ok());
-        let count = count.ok_or_else(|| Error::too_large("a chunk of strings"))?;
-        let items = vlen_items(&chunk.bytes, count)?;
-        let mut at = vec![0; shape.len()];
-        for item in items.all() {
-            let mut index = Some(0_u64);
-            for (((start, _), within), len) in spans.iter().zip(&at).zip(&array.model().shape) {
-                let place = start.saturating_add(*within);
-                index = index
-                    .filter(|_| place < *len)
-                    .map(|index| index.saturating_mul(*len).saturating_add(place));
-            }
-            let target = index.and_then(|index| texts.get_mut(index.to_usize()));
-            if let Some(target) = target {
-                *target = Some(item.to_vec());
-            }
-            region::step(&mut at, &shape);
-        }
-        Ok(chunk.bytes.len().to_u64())
     }
 }
 

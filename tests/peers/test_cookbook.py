@@ -14,6 +14,7 @@ import zarr
 from mounts import Mount
 from programs import BIOFORMATS, PATIENCE, Display
 from test_views import climate
+from test_views_plink import vcf_zarr
 from views import ZARRFS
 
 TEXT = (Path(__file__).parents[2] / "docs/cookbook.md").read_text()
@@ -78,11 +79,13 @@ def test_a_recipe_does_what_it_says(tmp_path, number):
     climate(tmp_path / "climate.zarr")
     image(tmp_path / "cells.zarr")
     recording(tmp_path / "probe.zarr")
+    vcf_zarr(tmp_path / "genotypes.vcz")
     file = f"recipe.{ENDINGS.get(language, language)}"
     (tmp_path / file).write_text(text)
     mounts, display = [], None
     try:
-        for store, at in (("climate.zarr", "mnt"), ("cells.zarr", "cells"), ("probe.zarr", "probe")):
+        stores = {"climate.zarr": "mnt", "cells.zarr": "cells", "probe.zarr": "probe", "genotypes.vcz": "genotypes"}
+        for store, at in stores.items():
             mounts.append(Mount(tmp_path / store, tmp_path / at))
         os.symlink(ZARRFS, tmp_path / "zarrfs")
         environment = {**os.environ, "HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}

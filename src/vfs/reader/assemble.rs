@@ -94,7 +94,9 @@ impl Assembler {
         let get: &GetChunk<'_> = &|elements, coords, range| {
             // Strings that an HDF5 file keeps in a heap are in no plan.
             if elements.is_variable() || range.end == usize::MAX {
-                return self.get_apart(open, elements, coords, since);
+                let (found, version) = self.get_apart(open, elements, coords, since)?;
+                read.borrow_mut().note(&elements.path, coords, version);
+                return Ok(found);
             }
             let at = next.replace(next.get().saturating_add(1));
             let part = request.parts.get(at);
@@ -149,18 +151,19 @@ impl Assembler {
         expect::expect(&self.decoder.core.cache, &chunks)
     }
 
-    /// Returns a whole chunk that no plan knows: one with elements of variable length, or one whose
-    /// strings a file of HDF5 keeps in a heap.
+    /// Returns a whole chunk that no plan knows, with its version: one that bytes are derived from,
+    /// such as the strings that a file of HDF5 keeps in a heap.
     fn get_apart(
         &self,
         open: &OpenView,
         elements: &ElementRange,
         coords: &Coords,
         since: Option<Instant>,
-    ) -> Result<Option<Excerpt>> {
+    ) -> Result<(Option<Excerpt>, Option<Version>)> {
         let array = self.decoder.core.array_of(elements, open.moves)?;
-        let found = self.decoder.core.cache.get_fresh(&array, coords, since);
-        Ok(found.at(&elements.path)?.map(|found| found.bytes.into()))
+        let found = self.decoder.core.cache.get_fresh(&array, coords, since).at(&elements.path)?;
+        let version = found.as_ref().map(|found| found.stat.version);
+        Ok((found.map(|found| found.bytes.into()), version))
     }
 
     /// Decodes the absent chunks of a request into the cache, or ranges of them, with the threads

@@ -128,6 +128,10 @@ impl Reader {
             open.reads.state.lock().reads.note(range, &*open.view, self.limits_of(open));
             return Some(bytes);
         }
+        // Making bytes from elements takes longer than copying them.
+        if open.view.is_derived(offset, len) {
+            return None;
+        }
         let mut request = request::find(&self.core, open, range, MOST_AT_HAND).ok()?;
         request::look_in_cache(&self.core, open, &mut request);
         if !request.is_ready() {

@@ -11,6 +11,7 @@ mod nifti;
 mod nifti_zarr;
 mod npy;
 mod nrrd;
+mod plink;
 mod raw;
 mod safetensors;
 mod text;
@@ -196,6 +197,27 @@ pub const FORMATS: &[Format] = &[
         nodes: Nodes::Arrays,
         says: Says::Numbers,
         build: text::build,
+    },
+    Format {
+        extension: "bed",
+        what: "PLINK 1 genotypes of a VCF Zarr group, beside its bim and fam",
+        nodes: Nodes::Groups,
+        says: Says::All,
+        build: plink::bed,
+    },
+    Format {
+        extension: "bim",
+        what: "PLINK 1 variants of a VCF Zarr group",
+        nodes: Nodes::Groups,
+        says: Says::All,
+        build: plink::bim,
+    },
+    Format {
+        extension: "fam",
+        what: "PLINK 1 samples of a VCF Zarr group",
+        nodes: Nodes::Groups,
+        says: Says::All,
+        build: plink::fam,
     },
 ];
 

@@ -408,8 +408,12 @@ impl Derived for Strings {
         hasher.finish()
     }
 
-    fn source(&self) -> &ElementRange {
-        &self.elements
+    fn sources(&self) -> Vec<&ElementRange> {
+        vec![&self.elements]
+    }
+
+    fn what(&self) -> &'static str {
+        "the header and strings"
     }
 
     fn read(&self, from: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()> {
