@@ -44,9 +44,8 @@
 //! | [`check`] | damage in metadata, keys and chunks, and its repair |
 //! | [`import`] | values of other hierarchies into arrays that exist |
 //! | [`diff`] | differences between two hierarchies |
-//! | [`view`] | a node as one file in a format other than Zarr |
+//! | [`view`] | a node as one file in a format other than Zarr, or as rows of a table |
 //! | [`selection`] | the elements of each dimension that a region has |
-//! | [`table`] | elements as rows, with their coordinates: CSV and JSON |
 //! | [`cut`] | a part of a hierarchy as a hierarchy of its own |
 //! | [`rewrite`] | a new file in the place of such a file |
 //! | `dap` | a node as a data set of OPeNDAP, with the feature `serve` |
@@ -86,7 +85,6 @@ pub mod rewrite;
 pub mod selection;
 #[cfg(feature = "serve")]
 pub mod serve;
-pub mod table;
 pub mod times;
 pub mod vfs;
 pub mod view;

@@ -15,7 +15,7 @@ use crate::cut;
 use crate::error::Error;
 use crate::hierarchy::{HierarchyOptions, ReadExtent};
 use crate::resources;
-use crate::table::{Table, TableForm};
+use crate::view::table::{Table, TableForm};
 use crate::view::{ElementRange, Format, GetChunk, View, ViewSource};
 use crate::width::{ToU64, ToUsize};
 
@@ -69,7 +69,7 @@ fn write_table(
         log::warn!("{shown}: left out: {name}, which has other dimensions");
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
-    match table.write(form, &mut out) {
+    match table.write(form, source.get_chunk(), &mut out) {
         Ok(written) => written.map_err(|error| wrong(&error))?,
         Err(error) => print::ended(Err(error))?,
     }

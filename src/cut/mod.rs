@@ -22,7 +22,7 @@ use crate::hierarchy::{Bounds, Content, Hierarchy, HierarchyOptions, Node};
 use crate::json::Object;
 use crate::metadata::shown;
 use crate::metadata::{Dialect, NodePath, model};
-use crate::selection::{Selector, coordinates_of};
+use crate::selection::Selector;
 use crate::store::Store;
 use crate::view::region::{Region, Selected, TURN, Turns};
 use crate::view::{GetChunk, Image, ViewSource, attributes_of_box, levels, map};
@@ -220,7 +220,7 @@ impl Parts<'_> {
         for (name, (len, one)) in model.dimension_names.iter().zip(model.shape.iter().zip(selected))
         {
             let Some(name) = name else { continue };
-            if let Some(coordinates) = coordinates_of(&source, name, *len)?
+            if let Some(coordinates) = source.coordinates(name, *len)?
                 && coordinates.path().parent() != path.parent()
                 && !self.arrays.contains_key(coordinates.path())
             {

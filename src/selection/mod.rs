@@ -10,8 +10,8 @@ mod tests;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 
-use crate::error::{Error, Kind, Result, WithSubject};
-use crate::metadata::{NodeKind, NodePath};
+use crate::error::{Error, Result, WithSubject};
+use crate::metadata::NodePath;
 use crate::view::region::{NamedSelection, Region, Selected};
 use crate::view::{Image, ViewSource};
 use coordinates::Coordinates;
@@ -113,7 +113,7 @@ impl<'r> Selector<'r> {
             NamedSelection::Indices(indices) => return indices.of(name, *len),
             NamedSelection::Coordinates(text) => text,
         };
-        let Some(coordinates) = coordinates_of(source, name, *len)? else {
+        let Some(coordinates) = source.coordinates(name, *len)? else {
             let Some((start, step)) = position else {
                 return Err(Error::invalid(format!(
                     "{name}={text}: no array beside it or above has the coordinates of {name}; select \
@@ -160,29 +160,6 @@ fn dimensions(source: &ViewSource<'_>) -> Result<Vec<NamedAxis>> {
             NamedAxis { name, len: *len, position }
         })
         .collect())
-}
-
-/// Returns the array with the coordinates of a dimension: that of its name in the group of the
-/// array, or in one above.
-pub fn coordinates_of<'s>(
-    source: &ViewSource<'s>,
-    name: &str,
-    len: u64,
-) -> Result<Option<ViewSource<'s>>> {
-    let groups = std::iter::successors(source.path().parent(), NodePath::parent);
-    for group in groups {
-        let Ok(path) = group.child(name) else { return Ok(None) };
-        let other = match source.other(&path) {
-            Err(error) if error.kind() == Kind::NotFound => continue,
-            other => other?,
-        };
-        let is_coordinate = other.kind() == NodeKind::Array
-            && other.array().is_ok_and(|array| array.model().shape.as_slice() == [len]);
-        if is_coordinate {
-            return Ok(Some(other));
-        }
-    }
-    Ok(None)
 }
 
 fn no_dimension(name: &str, known: &[NamedAxis]) -> Error {

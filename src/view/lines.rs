@@ -34,7 +34,7 @@ pub(super) trait Rows: fmt::Debug + Send + Sync {
     fn width(&self) -> u64;
     /// Returns the elements that they are made from.
     fn sources(&self) -> Vec<&ElementRange>;
-    /// Returns the lines of some rows. Gets whole chunks.
+    /// Returns the lines of some rows.
     fn lines(&self, rows: Range<u64>, get: &GetChunk<'_>) -> Result<String>;
 }
 
@@ -88,7 +88,8 @@ impl<R: Rows> TableLines<R> {
     fn block(&self, number: usize, get: &GetChunk<'_>) -> Result<String> {
         let first = number.to_u64().saturating_mul(self.step);
         let end = first.saturating_add(self.step).min(self.rows.count());
-        self.rows.lines(first..end, get)
+        let whole: &GetChunk<'_> = &|elements, coords, _| get(elements, coords, &(0..usize::MAX));
+        self.rows.lines(first..end, whole)
     }
 
     /// Returns the lines of a block as they were when the file was opened.

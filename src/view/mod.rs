@@ -25,6 +25,7 @@ pub mod map;
 mod parts;
 pub mod region;
 mod source;
+pub mod table;
 mod texts;
 mod turned;
 

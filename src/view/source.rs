@@ -203,6 +203,25 @@ impl<'s> ViewSource<'s> {
         Ok(Self { taken: Rc::clone(&self.taken), ..other })
     }
 
+    /// Returns the array with the coordinates of a dimension: that of its name in the group of the
+    /// array, or in one above.
+    pub fn coordinates(&self, name: &str, len: u64) -> Result<Option<Self>> {
+        let groups = std::iter::successors(self.path().parent(), NodePath::parent);
+        for group in groups {
+            let Ok(path) = group.child(name) else { return Ok(None) };
+            let other = match self.other(&path) {
+                Err(error) if error.kind() == Kind::NotFound => continue,
+                other => other?,
+            };
+            let is_coordinate = other.kind() == NodeKind::Array
+                && other.array().is_ok_and(|array| array.model().shape.as_slice() == [len]);
+            if is_coordinate {
+                return Ok(Some(other));
+            }
+        }
+        Ok(None)
+    }
+
     /// Returns the name of the coordinate system to show, if images have it.
     pub fn coordinate_system(&self) -> Option<&'s str> {
         self.hierarchy.options().coordinate_system.as_deref()

@@ -171,7 +171,7 @@ pub(super) fn read_whole(
 }
 
 /// Returns a string of an array without the padding at its end.
-fn text_of(item: &[u8], is_wide: bool) -> String {
+pub(super) fn text_of(item: &[u8], is_wide: bool) -> String {
     let bytes = if is_wide { &utf8(item)[..] } else { item };
     String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned()
 }

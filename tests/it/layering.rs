@@ -140,10 +140,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "codec",
             "array",
             "hierarchy",
+            "times",
         ],
     ),
     ("selection", &["error", "json", "dtype", "metadata", "times", "view", "width"]),
-    ("table", &["error", "dtype", "metadata", "array", "times", "view", "selection", "width"]),
     (
         "cut",
         &[
@@ -250,7 +250,6 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "printable",
             "error",
             "cut",
-            "table",
             "limits",
             "json",
             "sys",

@@ -13,6 +13,7 @@ import zarr
 
 from mounts import Mount
 from programs import BIOFORMATS, PATIENCE, Display
+from test_anndata import annotated
 from test_views import climate
 from test_views_plink import vcf_zarr
 from views import ZARRFS
@@ -80,11 +81,13 @@ def test_a_recipe_does_what_it_says(tmp_path, number):
     image(tmp_path / "cells.zarr")
     recording(tmp_path / "probe.zarr")
     vcf_zarr(tmp_path / "genotypes.vcz")
+    annotated().write_zarr(tmp_path / "cells.h5ad.zarr")
     file = f"recipe.{ENDINGS.get(language, language)}"
     (tmp_path / file).write_text(text)
     mounts, display = [], None
     try:
         stores = {"climate.zarr": "mnt", "cells.zarr": "cells", "probe.zarr": "probe", "genotypes.vcz": "genotypes"}
+        stores["cells.h5ad.zarr"] = "table"
         for store, at in stores.items():
             mounts.append(Mount(tmp_path / store, tmp_path / at))
         os.symlink(ZARRFS, tmp_path / "zarrfs")

@@ -9,9 +9,9 @@ use crate::codec::CodecSpec;
 use crate::json::Object;
 use crate::metadata::ome::OmeVersion;
 use crate::metadata::{Dialect, NodePath, Policy, Shards, policy, wanted};
-use crate::table::TableForm;
 use crate::vfs::{ListedViews, Presentation};
 use crate::view::region::Region;
+use crate::view::table::TableForm;
 use crate::view::{FORMATS, Format};
 
 /// The codecs of one `--codecs`. clap would read a plain `Vec` as an option that can be repeated.
@@ -81,7 +81,9 @@ pub enum CatFormat {
 
 pub fn cat_formats() -> impl TypedValueParser<Value = CatFormat> {
     let tables = TABLES.iter().map(|(name, _, what)| PossibleValue::new(*name).help(*what));
-    let views = FORMATS.iter().map(|format| PossibleValue::new(format.extension).help(format.what));
+    let is_table = |format: &&Format| TABLES.iter().any(|(name, ..)| *name == format.extension);
+    let views = FORMATS.iter().filter(|format| !is_table(format));
+    let views = views.map(|format| PossibleValue::new(format.extension).help(format.what));
     PossibleValuesParser::new(views.chain(tables)).try_map(|name| {
         match TABLES.iter().find(|(table, ..)| *table == name) {
             Some((_, form, _)) => Ok(CatFormat::Table(*form)),

@@ -1,5 +1,6 @@
 //! The formats. Each builds the file for a node, or explains why there is none.
 
+mod csv;
 mod envi;
 mod fits;
 mod hdf5;
@@ -197,6 +198,13 @@ pub const FORMATS: &[Format] = &[
         nodes: Nodes::Arrays,
         says: Says::Numbers,
         build: text::build,
+    },
+    Format {
+        extension: "csv",
+        what: "comma-separated values: a data frame of AnnData, columns or structures",
+        nodes: Nodes::All,
+        says: Says::Nothing,
+        build: csv::build,
     },
     Format {
         extension: "bed",

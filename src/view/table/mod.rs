@@ -1,21 +1,29 @@
 //! Elements as the rows of a table, with their coordinates: CSV, or JSON records.
 //!
-//! An array has a row for each element, in C order, with a column for each dimension. A group has a
-//! column for each of the arrays that have the dimensions of its largest one. Values are those that
+//! An array has a row for each element, in C order, with a column for each dimension, and a column
+//! for each field of structures. A group has a column for each of the arrays that have the
+//! dimensions of its largest one; a data frame of `AnnData` has its columns. Values are those that
 //! xarray shows: missing ones are empty (`null`), packed ones unpacked, and times are in ISO 8601.
 
+mod column;
+mod field;
+mod frame;
 mod values;
 
-use std::fmt;
 use std::io::{self, Write};
+use std::ops::Range;
 
-use values::{TableColumn, TableField, Values};
+use column::TableColumn;
+use field::{TableField, csv_text};
+use values::Values;
 
 use crate::array::Array;
+use crate::dtype::DType;
 use crate::error::{Error, Result, WithSubject};
 use crate::metadata::NodeKind;
-use crate::view::ViewSource;
-use crate::width::ToUsize;
+use crate::view::elements::{ElementRange, GetChunk};
+use crate::view::lines::Rows;
+use crate::view::source::ViewSource;
 
 /// The form of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,28 +35,31 @@ pub enum TableForm {
 }
 
 /// A table.
-pub struct Table<'s> {
+#[derive(Debug)]
+pub struct Table {
     /// The lengths of the dimensions.
     shape: Vec<u64>,
     /// The coordinates of each dimension.
-    dimensions: Vec<TableColumn<'s>>,
-    columns: Vec<TableColumn<'s>>,
+    dimensions: Vec<TableColumn>,
+    columns: Vec<TableColumn>,
     /// Arrays that have other dimensions.
     left_out: Vec<String>,
 }
 
-impl fmt::Debug for Table<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table").field("shape", &self.shape).finish_non_exhaustive()
-    }
-}
-
-impl<'s> Table<'s> {
+impl Table {
     /// Returns the table of an array, or of the arrays of a group.
-    pub fn of(source: &ViewSource<'s>) -> Result<Self> {
+    pub fn of(source: &ViewSource<'_>) -> Result<Self> {
         match source.kind() {
             NodeKind::Array => Self::of_arrays(std::slice::from_ref(source), Vec::new()),
-            NodeKind::Group => Self::of_group(source),
+            NodeKind::Group => match frame::columns(source)? {
+                Some((count, columns)) => Ok(Self {
+                    shape: vec![count],
+                    dimensions: Vec::new(),
+                    columns,
+                    left_out: Vec::new(),
+                }),
+                None => Self::of_group(source),
+            },
         }
     }
 
@@ -57,7 +68,12 @@ impl<'s> Table<'s> {
         &self.left_out
     }
 
-    fn of_group(group: &ViewSource<'s>) -> Result<Self> {
+    /// Returns the number of dimensions of its arrays.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    fn of_group(group: &ViewSource<'_>) -> Result<Self> {
         let mut arrays = group.children()?.nodes;
         arrays.retain(|child| child.kind() == NodeKind::Array && child.array().is_ok());
         // The bounds of coordinates have more dimensions than these, and are no values.
@@ -92,7 +108,7 @@ impl<'s> Table<'s> {
         Self::of_arrays(&columns, left_out)
     }
 
-    fn of_arrays(arrays: &[ViewSource<'s>], left_out: Vec<String>) -> Result<Self> {
+    fn of_arrays(arrays: &[ViewSource<'_>], left_out: Vec<String>) -> Result<Self> {
         let first = arrays.first().ok_or_else(|| {
             Error::invalid("no array of the group has other values than coordinates")
         })?;
@@ -108,43 +124,113 @@ impl<'s> Table<'s> {
             };
             dimensions.push(column);
         }
-        let columns = arrays.iter().map(|one| TableColumn::of_array(one).at(one.path()));
-        Ok(Self { shape, dimensions, columns: columns.collect::<Result<_>>()?, left_out })
+        let mut columns = Vec::new();
+        for one in arrays {
+            match &one.array()?.model().dtype {
+                DType::Struct(fields) => {
+                    for mut column in TableColumn::of_fields(one, fields).at(one.path())? {
+                        if arrays.len() > 1 {
+                            column.name = format!("{}.{}", one.name(), column.name);
+                        }
+                        columns.push(column);
+                    }
+                }
+                _ => columns.push(TableColumn::of_array(one).at(one.path())?),
+            }
+        }
+        Ok(Self { shape, dimensions, columns, left_out })
+    }
+
+    /// Returns the line of names of a file of CSV.
+    pub fn head(&self) -> String {
+        let names = self.dimensions.iter().chain(&self.columns);
+        let names: Vec<String> = names.map(|one| csv_text(&one.name)).collect();
+        format!("{}\n", names.join(","))
     }
 
     /// Writes the table. The outer error is one of the output.
-    pub fn write(&self, form: TableForm, out: &mut dyn Write) -> io::Result<Result<()>> {
+    pub fn write(
+        &self,
+        form: TableForm,
+        get: &GetChunk<'_>,
+        out: &mut dyn Write,
+    ) -> io::Result<Result<()>> {
         if form == TableForm::Csv {
-            let names = self.dimensions.iter().chain(&self.columns);
-            let names: Vec<String> = names.map(|one| csv_text(&one.name)).collect();
-            writeln!(out, "{}", names.join(","))?;
+            write!(out, "{}", self.head())?;
         } else {
             write!(out, "[")?;
         }
         let count = self.shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
         let Some(count) = count else { return Ok(Err(Error::too_large("the table"))) };
-        let mut readers: Vec<Values<'_>> = self.columns.iter().map(TableColumn::values).collect();
+        let mut rows = self.read(0..count);
         for row in 0..count {
-            let mut fields = Vec::new();
-            let mut rest = row;
-            for (dimension, len) in self.dimensions.iter().zip(&self.shape).rev() {
-                let index = rest.checked_rem(*len).unwrap_or_default();
-                rest = rest.checked_div(*len).unwrap_or_default();
-                fields.push((&dimension.name, dimension.field(index.to_usize())));
+            match rows.next(row, get) {
+                Ok(fields) => write_row(form, row == 0, &fields, out)?,
+                Err(error) => return Ok(Err(error)),
             }
-            fields.reverse();
-            for (column, reader) in self.columns.iter().zip(&mut readers) {
-                match reader.next() {
-                    Ok(field) => fields.push((&column.name, field)),
-                    Err(error) => return Ok(Err(error)),
-                }
-            }
-            write_row(form, row == 0, &fields, out)?;
         }
         if form == TableForm::Json {
             writeln!(out, "{}]", if count == 0 { "" } else { "\n" })?;
         }
         Ok(Ok(()))
+    }
+
+    /// Returns what reads some rows in order.
+    fn read(&self, rows: Range<u64>) -> RowReader<'_> {
+        let values = self.columns.iter().map(|column| column.values(rows.start, rows.end));
+        RowReader { table: self, values: values.collect() }
+    }
+}
+
+/// Reads rows in order.
+struct RowReader<'t> {
+    table: &'t Table,
+    values: Vec<Values<'t>>,
+}
+
+impl<'t> RowReader<'t> {
+    /// Returns the fields of the next row, whose number is `row`, with their names.
+    fn next(&mut self, row: u64, get: &GetChunk<'_>) -> Result<Vec<(&'t String, TableField)>> {
+        let Table { shape, dimensions, columns, .. } = self.table;
+        let mut fields = Vec::new();
+        let mut rest = row;
+        for (dimension, len) in dimensions.iter().zip(shape).rev() {
+            let index = rest.checked_rem(*len).unwrap_or_default();
+            rest = rest.checked_div(*len).unwrap_or_default();
+            fields.push((&dimension.name, dimension.field(index)));
+        }
+        fields.reverse();
+        for (column, values) in columns.iter().zip(&mut self.values) {
+            fields.push((&column.name, values.next(get)?));
+        }
+        Ok(fields)
+    }
+}
+
+impl Rows for Table {
+    fn count(&self) -> u64 {
+        self.shape.iter().fold(1, |all: u64, len| all.saturating_mul(*len))
+    }
+
+    fn width(&self) -> u64 {
+        let width = self.dimensions.len().saturating_add(self.columns.len());
+        u64::try_from(width).unwrap_or(u64::MAX)
+    }
+
+    fn sources(&self) -> Vec<&ElementRange> {
+        self.columns.iter().flat_map(|column| column.source.elements()).collect()
+    }
+
+    fn lines(&self, rows: Range<u64>, get: &GetChunk<'_>) -> Result<String> {
+        let mut reader = self.read(rows.clone());
+        let mut text = String::new();
+        for row in rows {
+            for (number, (_, field)) in reader.next(row, get)?.iter().enumerate() {
+                text.extend([if number == 0 { "" } else { "," }, &field.in_csv()]);
+            }
+            text.push('\n');
+        }
+        Ok(text)
     }
 }
 
@@ -175,12 +261,4 @@ fn names(array: &Array) -> Vec<String> {
     let name = |at: usize| model.dimension_names.get(at).cloned().flatten();
     let name = |at: usize| name(at).filter(|name| !name.is_empty());
     (0..model.shape.len()).map(|at| name(at).unwrap_or_else(|| format!("dim{at}"))).collect()
-}
-
-/// Returns a text as a field of CSV.
-fn csv_text(text: &str) -> String {
-    if text.contains(['"', ',', '\n', '\r']) || text.trim() != text || text.is_empty() {
-        return format!("\"{}\"", text.replace('"', "\"\""));
-    }
-    text.to_owned()
 }
