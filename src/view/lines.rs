@@ -17,9 +17,6 @@ use super::parts::Derived;
 use crate::error::{Error, Kind, Result};
 use crate::width::{ToU64, ToUsize};
 
-/// The most fields in a file: making them all takes seconds.
-const MAX_FIELDS: u64 = 1 << 26;
-
 /// How many fields of a block are made at a time, at least one line.
 const BLOCK_FIELDS: u64 = 1 << 15;
 
@@ -58,14 +55,13 @@ struct LineBlock {
 }
 
 impl<R: Rows> TableLines<R> {
-    /// Makes all lines once.
-    pub fn new(rows: R, get: &GetChunk<'_>) -> Result<Self> {
+    /// Makes all lines once. Fails if they have more than `most` fields.
+    pub fn new(rows: R, most: u64, get: &GetChunk<'_>) -> Result<Self> {
         let (count, width) = (rows.count(), rows.width().max(1));
         let fields = count.saturating_mul(width);
-        if fields > MAX_FIELDS {
+        if fields > most {
             return Err(Error::unsupported(format!(
-                "it has {count} rows of {width} columns, the limit of a text file is {MAX_FIELDS} \
-                 fields"
+                "it has {count} rows of {width} columns, the limit of a file is {most} fields"
             )));
         }
         let step = BLOCK_FIELDS.checked_div(width).unwrap_or_default().max(1);

@@ -86,6 +86,7 @@ def test_what_is_no_table_or_too_long_has_no_file(tmp_path):
     group = zarr.create_group(tmp_path / "s")
     group.create_array("two", shape=(2, 2), dtype="i4")
     group.create_array("long", shape=(2**40,), chunks=(2**20,), dtype="i4")
+    group.create_array("wide/a", shape=(2**40,), chunks=(2**20,), dtype="i4")
     group.create_array("g/a", shape=(2,), dtype="i4")
     group.create_array("g/b", shape=(3,), dtype="i4")
     group.create_group("none")
@@ -98,7 +99,8 @@ def test_what_is_no_table_or_too_long_has_no_file(tmp_path):
     codes.create_array("c/categories", data=np.array([5, 6]))
     sentences = {
         "two": "a table has one dimension, its arrays have 2",
-        "long": "1099511627776 rows of 2 columns, the limit of a text file is 67108864 fields",
+        "long": "1099511627776 elements, the limit of the table of an array is 1048576",
+        "wide": "1099511627776 rows of 2 columns, the limit of a file is 16777216 fields",
         "g": "its arrays have different lengths: b",
         "none": "the group has no arrays",
         "frame": "column a has 4 rows, the index another number",

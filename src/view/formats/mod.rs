@@ -12,6 +12,8 @@ mod nifti;
 mod nifti_zarr;
 mod npy;
 mod nrrd;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod plink;
 mod raw;
 mod safetensors;
@@ -205,6 +207,14 @@ pub const FORMATS: &[Format] = &[
         nodes: Nodes::All,
         says: Says::Nothing,
         build: csv::build,
+    },
+    #[cfg(feature = "parquet")]
+    Format {
+        extension: "parquet",
+        what: "Apache Parquet: the table of csv, with types",
+        nodes: Nodes::All,
+        says: Says::Nothing,
+        build: parquet::build,
     },
     Format {
         extension: "bed",

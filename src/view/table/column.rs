@@ -1,6 +1,7 @@
 //! The columns of a table.
 
 use super::field::TableField;
+use super::kind::ColumnKind;
 use super::values::Values;
 use crate::dtype::{DType, Element, Field, time_text};
 use crate::error::{Error, Result, WithSubject};
@@ -21,14 +22,15 @@ const MAX_TEXTS: u64 = 1 << 20;
 
 /// A column of a table.
 #[derive(Debug)]
-pub(super) struct TableColumn {
+pub(in crate::view) struct TableColumn {
     pub name: String,
+    pub kind: ColumnKind,
     pub source: ColumnSource,
 }
 
 /// Where the values of a column are.
 #[derive(Debug)]
-pub(super) enum ColumnSource {
+pub(in crate::view) enum ColumnSource {
     /// The indices of a dimension without coordinates.
     Indices,
     /// Fields in memory.
@@ -45,7 +47,7 @@ pub(super) enum ColumnSource {
 
 /// Elements of an array, or a member of each.
 #[derive(Debug)]
-pub(super) struct ColumnElements {
+pub(in crate::view) struct ColumnElements {
     pub range: ElementRange,
     /// The length of an element in bytes.
     pub item_len: usize,
@@ -56,7 +58,7 @@ pub(super) struct ColumnElements {
 
 /// How elements become fields.
 #[derive(Debug, Clone)]
-pub(super) struct ElementForm {
+pub(in crate::view) struct ElementForm {
     pub dtype: DType,
     packing: Packing,
     units: Option<TimeUnits>,
@@ -65,7 +67,8 @@ pub(super) struct ElementForm {
 impl TableColumn {
     /// Returns the indices of a dimension.
     pub fn of_indices(name: &str) -> Self {
-        Self { name: name.to_owned(), source: ColumnSource::Indices }
+        let kind = ColumnKind::Int(8);
+        Self { name: name.to_owned(), kind, source: ColumnSource::Indices }
     }
 
     /// Returns the coordinates of a dimension of an array, or its indices.
@@ -88,7 +91,8 @@ impl TableColumn {
                 }
             }
         }
-        Ok(Self { name: name.to_owned(), source: ColumnSource::Fields(fields) })
+        let kind = column.kind;
+        Ok(Self { name: name.to_owned(), kind, source: ColumnSource::Fields(fields) })
     }
 
     /// Returns the values of an array.
@@ -99,7 +103,8 @@ impl TableColumn {
             if model.shape.is_empty() && model.dtype == DType::String {
                 let texts = source.texts()?.into_iter();
                 let fields = texts.map(|text| TableField::Text(text_of(&text, false))).collect();
-                return Ok(Self { name, source: ColumnSource::Fields(fields) });
+                let kind = ColumnKind::Text;
+                return Ok(Self { name, kind, source: ColumnSource::Fields(fields) });
             }
             if !model.shape.is_empty() {
                 let texts = TextRows::new(source)?;
@@ -107,7 +112,8 @@ impl TableColumn {
                     let detail = format!("a row of more than {MAX_TEXTS} strings");
                     return Err(Error::unsupported(detail));
                 }
-                return Ok(Self { name, source: ColumnSource::Texts(texts) });
+                let kind = ColumnKind::Text;
+                return Ok(Self { name, kind, source: ColumnSource::Texts(texts) });
             }
         }
         let attribute = |name: &str| model.attributes.get(name).and_then(|value| value.as_str());
@@ -118,8 +124,9 @@ impl TableColumn {
             packing: Packing::of(&model.dtype, &model.attributes),
             units: units.filter(|_| !matches!(model.dtype, DType::Time(_))),
         };
+        let kind = form.kind();
         let elements = ColumnElements::new(source, 0, form)?;
-        Ok(Self { name, source: ColumnSource::Elements(Box::new(elements)) })
+        Ok(Self { name, kind, source: ColumnSource::Elements(Box::new(elements)) })
     }
 
     /// Returns a column for each field of an array of structures.
@@ -133,9 +140,10 @@ impl TableColumn {
             }
             let form =
                 ElementForm { dtype: field.dtype.clone(), packing: Packing::none(), units: None };
+            let kind = form.kind();
             let elements = ColumnElements::new(source, offset, form)?;
             let source = ColumnSource::Elements(Box::new(elements));
-            columns.push(Self { name: field.name.clone(), source });
+            columns.push(Self { name: field.name.clone(), kind, source });
             offset = offset.saturating_add(field.dtype.item_len());
         }
         Ok(columns)
@@ -156,7 +164,8 @@ impl TableColumn {
         }
         let form = ElementForm { dtype, packing: Packing::none(), units: None };
         let codes = Box::new(ColumnElements::new(codes, 0, form)?);
-        Ok(Self { name: name.to_owned(), source: ColumnSource::Codes(codes, fields) })
+        let (name, kind) = (name.to_owned(), column.kind);
+        Ok(Self { name, kind, source: ColumnSource::Codes(codes, fields) })
     }
 
     /// Returns values without those that a mask has.
@@ -164,9 +173,9 @@ impl TableColumn {
         if mask.array()?.model().dtype != DType::Bool {
             return Err(Error::unsupported("its mask is not Boolean"));
         }
-        let (values, mask) = (Self::of_array(values)?.source, Self::of_array(mask)?.source);
-        let source = ColumnSource::Masked(Box::new(values), Box::new(mask));
-        Ok(Self { name: name.to_owned(), source })
+        let (values, mask) = (Self::of_array(values)?, Self::of_array(mask)?.source);
+        let source = ColumnSource::Masked(Box::new(values.source), Box::new(mask));
+        Ok(Self { name: name.to_owned(), kind: values.kind, source })
     }
 
     /// Returns all fields. Fails if they are too many.
@@ -250,6 +259,10 @@ impl ColumnElements {
 }
 
 impl ElementForm {
+    fn kind(&self) -> ColumnKind {
+        ColumnKind::of(&self.packing.value_type(&self.dtype), self.units.as_ref())
+    }
+
     pub fn field(&self, item: &[u8]) -> TableField {
         if let DType::Utf32(_) | DType::Bytes(_) = self.dtype {
             return TableField::Text(text_of(item, matches!(self.dtype, DType::Utf32(_))));

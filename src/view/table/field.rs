@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// A value of a table.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum TableField {
+pub(in crate::view) enum TableField {
     /// There is none.
     Missing,
     /// A number, as text.

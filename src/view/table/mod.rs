@@ -8,13 +8,17 @@
 mod column;
 mod field;
 mod frame;
+mod kind;
 mod values;
 
 use std::io::{self, Write};
 use std::ops::Range;
 
-use column::TableColumn;
-use field::{TableField, csv_text};
+pub(super) use column::TableColumn;
+pub(super) use field::TableField;
+use field::csv_text;
+#[cfg(feature = "parquet")]
+pub(super) use kind::{ColumnKind, nanoseconds};
 use values::Values;
 
 use crate::array::Array;
@@ -66,6 +70,12 @@ impl Table {
     /// Returns the names of arrays that are not in it, because they have other dimensions.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
+    }
+
+    /// Returns the columns of a table with one dimension.
+    #[cfg(feature = "parquet")]
+    pub(super) fn columns(&self) -> impl Iterator<Item = &TableColumn> {
+        self.dimensions.iter().chain(&self.columns)
     }
 
     /// Returns the number of dimensions of its arrays.

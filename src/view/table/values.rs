@@ -18,7 +18,7 @@ const MAX_STEP: u64 = 64 << 20;
 const TEXTS: u64 = 1 << 13;
 
 /// Reads a column in order.
-pub(super) struct Values<'c> {
+pub(in crate::view) struct Values<'c> {
     source: &'c ColumnSource,
     /// The number of the next element, and of the one after the last.
     at: u64,
