@@ -1,7 +1,7 @@
 //! The type of the values of a column, for formats that have types.
 
 use crate::dtype::{DType, Time};
-use crate::times::{Calendar, DAY, TimeUnits};
+use crate::times::{Calendar, TimeUnits};
 
 /// The type of the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,6 @@ impl ColumnKind {
 /// Returns the nanoseconds since 1970 of a time as a table has it.
 #[cfg(feature = "parquet")]
 pub(in crate::view) fn nanoseconds(text: &str) -> Option<i128> {
-    let epoch = Calendar::Gregorian.day(1970, 1, 1)?.checked_mul(DAY)?;
+    let epoch = Calendar::Gregorian.day(1970, 1, 1)?.checked_mul(crate::times::DAY)?;
     Calendar::Gregorian.period(text)?.0.checked_sub(epoch)
 }
