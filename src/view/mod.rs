@@ -17,6 +17,7 @@
 pub(crate) mod cf;
 mod elements;
 mod formats;
+mod glance;
 mod image;
 mod layout;
 mod left_out;
@@ -33,6 +34,7 @@ pub use elements::{
     ChangeChunk, EachChunk, ElementRange, Excerpt, GetChunk, KeepGoing, Reach, Touch,
 };
 pub use formats::{FORMATS, Format, Nodes};
+pub use glance::Glance;
 pub use image::{Axis, AxisKind, Image, attributes_of_box, has_level, levels};
 pub use layout::{Layout, NumberForm};
 pub use left_out::LeftOutOfView;

@@ -548,6 +548,40 @@ fn a_view_that_cannot_exist_is_absent_and_the_reason_is_shown() {
     mount.mount_again(&[]);
 }
 
+#[test]
+fn a_description_of_a_node_does_not_make_the_long_texts_of_its_values() {
+    let mount = Mount::new(&["--create", "--codecs", "none"]);
+    for (name, chunk_len) in [("short", 1 << 10), ("long", 1 << 16)] {
+        fs::create_dir_all(mount.at(name).join("c")).unwrap();
+        let document = json!({
+            "zarr_format": 3, "node_type": "array", "shape": [16 * chunk_len],
+            "data_type": "uint64", "fill_value": 0, "attributes": {},
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk_len]}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]
+        });
+        fs::write(mount.at(name).join("zarr.json"), document.to_string()).unwrap();
+        for chunk in 0..16 {
+            let chunk = mount.at(name).join("c").join(chunk.to_string());
+            fs::write(chunk, vec![7; 8 * chunk_len]).unwrap();
+        }
+        let text = fs::read_to_string(mount.at(".zarrfs/views").join(name)).unwrap();
+        let line = text.lines().find(|line| line.starts_with("csv")).unwrap();
+        let node = mount.store().join(name).display().to_string();
+        let output = zarrfs().args(["info", &node, "--json"]).output().unwrap();
+        let facts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let file = fs::read_to_string(mount.at(&format!("{name}.csv"))).unwrap();
+        assert_eq!(file.lines().count(), 16 * chunk_len + 1, "the file has all rows");
+        if name == "short" {
+            assert!(line.ends_with(&format!("short.csv  {} bytes", file.len())), "{line}");
+            assert_eq!(facts["views"]["csv"], json!(file.len()));
+        } else {
+            assert!(line.ends_with("long.csv  has a length once it is opened"), "{line}");
+            assert_eq!(facts["views"]["csv"], serde_json::Value::Null);
+        }
+    }
+}
+
 /// Shows: view-write.
 #[test]
 fn a_copy_onto_a_view_stores_each_value_once_in_the_background() {

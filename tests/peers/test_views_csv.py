@@ -98,7 +98,7 @@ def test_what_is_no_table_or_too_long_has_no_file(tmp_path):
     codes.create_group("c", attributes={"encoding-type": "categorical"}).create_array("codes", data=np.array([0, -1, 9], "i1"))
     codes.create_array("c/categories", data=np.array([5, 6]))
     sentences = {
-        "two": "a table has one dimension, its arrays have 2",
+        "two": "a table has one dimension, not 2",
         "long": "1099511627776 elements, the limit of the table of an array is 1048576",
         "wide": "1099511627776 rows of 2 columns, the limit of a file is 16777216 fields",
         "g": "its arrays have different lengths: b",

@@ -1,5 +1,6 @@
 //! The facts about a node, as `zarrfs info --json` prints them.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::codec::CodecSpec;
 use crate::dtype::to_float;
 use crate::hierarchy::{Content, Hierarchy, Node, ReadExtent};
 use crate::json::Object;
-use crate::view::{ElementRange, FORMATS, GetChunk, View, ViewSource};
+use crate::view::{ElementRange, FORMATS, GetChunk, Glance, View, ViewSource};
 
 /// The most names in a group to check for nodes.
 const MAX_LOOKED_AT: usize = 10_000;
@@ -65,8 +66,11 @@ pub fn facts(hierarchy: &Hierarchy, node: &Node, typed: &Path) -> Result<Object,
 /// and why it lacks the other formats.
 fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Value)) {
     let cache = ChunkCache::new(CACHE_LEN);
+    let glance = RefCell::new(Glance::default());
     let get: &GetChunk<'_> = &|elements, coords, _| {
-        Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
+        let chunk = cache.get(&elements.array, coords)?;
+        glance.borrow().count(chunk.as_ref().map(|chunk| chunk.bytes.len()))?;
+        Ok(chunk.map(|chunk| chunk.bytes.into()))
     };
     let Ok(source) = ViewSource::new(hierarchy, node.path(), get) else { return };
     image::facts(&source, add);
@@ -74,6 +78,7 @@ fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Valu
     let (mut left_out, mut without) = (Object::new(), Object::new());
     let (mut slab, mut amplification) = (None, Object::new());
     for format in FORMATS.iter().filter(|format| format.is_for(node.kind())) {
+        glance.take();
         match format.view(&source) {
             Ok(view) => {
                 views.insert(format.extension.to_owned(), json!(view.len()));
@@ -89,6 +94,9 @@ fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Valu
                 if !lines.is_empty() {
                     without.insert(format.extension.to_owned(), json!(lines.join("; ")));
                 }
+            }
+            Err(_) if glance.borrow().is_over() => {
+                views.insert(format.extension.to_owned(), Value::Null);
             }
             Err(error) => {
                 others.insert(format.extension.to_owned(), json!(error.detail()));

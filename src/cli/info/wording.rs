@@ -66,12 +66,16 @@ fn size(value: &Value, sizes: Sizes) -> String {
     value.as_u64().map_or_else(|| "more than 2^64 bytes".to_owned(), |len| sizes.text(len))
 }
 
-/// Lists views with their sizes. Views of about the same size share the size.
+/// Lists views with their sizes. Views of about the same size share the size, and one whose size
+/// takes long to find has none.
 fn views_line(views: &Object, facts: &Object, sizes: Sizes) -> String {
     let times = |name: &str| facts.get("read_amplification")?.get(name)?.as_f64();
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for (name, len) in views {
-        let mut text = size(len, sizes);
+        let mut text = match len {
+            Value::Null => "size known once it is read".to_owned(),
+            len => size(len, sizes),
+        };
         if let Some(times) = times(name).filter(|times| *times > WORTH_SAYING) {
             text = format!("{text}, reading decodes {times:.1} times as much");
         }

@@ -27,7 +27,7 @@ use crate::vfs::reader::open_view::OpenView;
 use crate::vfs::reader::stored_versions::LastVersions;
 use crate::vfs::reader::{ReadState, Reader};
 use crate::vfs::view_writers::ViewWriters;
-use crate::view::{FORMATS, Format, GetChunk, ROOT_NAME, View, ViewSource};
+use crate::view::{FORMATS, Format, GetChunk, Glance, ROOT_NAME, View, ViewSource};
 use crate::waiting;
 
 /// The most views to cache.
@@ -249,7 +249,7 @@ impl Views {
             return Ok(kept.clone());
         }
         let moves = self.core.hierarchy.moves();
-        let (view, used, of_values) = self.make_view(path, format)?;
+        let (view, used, of_values) = self.make_view(path, format, None)?;
         let modified = self.modified_of(path)?;
         let generations = (generation, of_values.wrapping_add(self.core.generation_of(&view, &[])));
         let arrays = view.sources().map(|elements| &elements.array).chain(&used);
@@ -272,12 +272,13 @@ impl Views {
         }
     }
 
-    /// Generates a view. Returns it with the arrays whose values are in its header, and the sum of
-    /// their generations.
+    /// Generates a view, or only describes it. Returns it with the arrays whose values are in its
+    /// header, and the sum of their generations.
     fn make_view(
         &self,
         path: &NodePath,
         format: &'static Format,
+        glance: Option<&Glance>,
     ) -> Result<(Arc<View>, Vec<Arc<Array>>, u64)> {
         let (since, moves) = (self.core.fresh_since(None), self.core.hierarchy.moves());
         let used = RefCell::new((Vec::<Arc<Array>>::new(), 0_u64));
@@ -292,6 +293,9 @@ impl Views {
             }
             let array = self.core.array_of(elements, moves)?;
             let chunk = self.core.cache.get_fresh(&array, coords, since).at(&elements.path)?;
+            if let Some(glance) = glance {
+                glance.count(chunk.as_ref().map(|chunk| chunk.bytes.len()))?;
+            }
             Ok(chunk.map(|chunk| chunk.bytes.into()))
         };
         let source = ViewSource::new(&self.core.hierarchy, path, get)?;
@@ -426,11 +430,12 @@ impl Views {
         let width = FORMATS.iter().map(|format| format.extension.len()).max().unwrap_or_default();
         let mut text = String::new();
         for format in FORMATS.iter().filter(|format| format.is_for(node.kind())) {
-            let view = self.view(path, format);
+            let (name, glance) = (view_name(path, format), Glance::default());
+            let view = self.make_view(path, format, Some(&glance)).map(|(view, ..)| view);
             let said = match &view {
-                Ok(view) => {
-                    let name = view_name(path, format);
-                    format!("{}  {} bytes", escaped(&name), view.len())
+                Ok(view) => format!("{}  {} bytes", escaped(&name), view.len()),
+                Err(_) if glance.is_over() => {
+                    format!("{}  has a length once it is opened", escaped(&name))
                 }
                 Err(error) => format!("-  {}", error.detail()),
             };

@@ -30,8 +30,7 @@ pub(super) fn table(source: &ViewSource<'_>) -> Result<(Table, LeftOutOfView)> {
     })?;
     if table.rank() != 1 {
         return Err(Error::unsupported(format!(
-            "a table has one dimension, its arrays have {}; `zarrfs cat --as csv` writes a row for \
-             each element",
+            "a table has one dimension, not {}; `zarrfs cat --as csv` has a row for each element",
             table.rank()
         )));
     }
