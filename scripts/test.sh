@@ -37,13 +37,13 @@ unmount_all() {
     done
 }
 
-# Ends what runs with all that it has started: first as Ctrl-C does, so that tests can put away what they have.
-end_running() {
+# Ends a process group with all that it has started: first as Ctrl-C does, so that tests can put away what they have.
+end_group() {
     local signal tries
     for signal in INT TERM KILL; do
-        kill "-$signal" -- "-$running" 2> /dev/null || return 0
+        kill "-$signal" -- "-$1" 2> /dev/null || return 0
         for tries in {1..50}; do
-            kill -0 -- "-$running" 2> /dev/null || return 0
+            kill -0 -- "-$1" 2> /dev/null || return 0
             sleep 0.1
         done
     done
@@ -52,7 +52,8 @@ end_running() {
 cleanup() {
     code=$?
     trap '' INT TERM HUP
-    [ -z "${running:-}" ] || end_running
+    [ -z "${running:-}" ] || end_group "$running"
+    [ -z "${beside:-}" ] || end_group "$beside"
     [ -z "${installing:-}" ] || { pkill -P "$installing"; kill "$installing"; } 2> /dev/null || true
     left=$(mounts_left)
     unmount_all
@@ -233,26 +234,14 @@ if [ "${ZARRFS_LONG:-}" = 1 ]; then
     ZARRFS_CHILDREN=1 run cargo test --locked -q --test it
 fi
 
-say "other programs on real mounts"
-say "Python wheel"
-run "$cache/py3/bin/python" -m maturin build --quiet --locked --profile dev --compatibility linux --out "$work/wheel"
-# The wheel holds a copy without symbols.
-touch src/main.rs
-run cargo build --locked -q
 target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
-export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats \
-    ZARRFS_PACKAGES=$cache/browser/node_modules ZARRFS_SUITES=$cache/suites PYTHONPYCACHEPREFIX=$cache/pycache
-[ ! -x "$cache/icechunk/bin/python" ] || export ZARRFS_ICECHUNK=$cache/icechunk/bin/python
-[ ! -x "$cache/imagecodecs/bin/python" ] || export ZARRFS_IMAGECODECS=$cache/imagecodecs/bin/python
 # Images of containers set this, and then every Python of a test compiles all that it imports.
 unset PYTHONDONTWRITEBYTECODE
 [ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-10}
-run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
-    "$cache/py3/bin/python" -m pytest -q -n $(($(nproc) + 1)) -p no:cacheprovider --basetemp="$work/pytest" --durations=25 --durations-min=5 "${@:-tests/peers}"
-
-# Both wait most of the time.
+# Both wait most of the time, so they run beside the tests with other programs. The program is built again meanwhile.
 stores_and_soak() {
     local soak code=0
+    export ZARRFS_BIN=$work/zarrfs ZARRFS_WORKERS=$(nproc)
     scripts/soak.sh 0.017 > "$work/soak.log" 2>&1 &
     soak=$!
     scripts/stores.sh || code=$?
@@ -261,7 +250,33 @@ stores_and_soak() {
     cat "$work/soak.log"
     return "$code"
 }
-[ $# -gt 0 ] || { say "object stores, and a minute of mixed work"; run stores_and_soak; }
+if [ $# -eq 0 ]; then
+    cp "$target/debug/zarrfs" "$work/zarrfs"
+    set -m
+    stores_and_soak > "$work/beside.log" 2>&1 &
+    beside=$!
+    set +m
+fi
+say "other programs on real mounts"
+say "Python wheel"
+run "$cache/py3/bin/python" -m maturin build --quiet --locked --profile dev --compatibility linux --out "$work/wheel"
+# The wheel holds a copy without symbols.
+touch src/main.rs
+run cargo build --locked -q
+export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats \
+    ZARRFS_PACKAGES=$cache/browser/node_modules ZARRFS_SUITES=$cache/suites PYTHONPYCACHEPREFIX=$cache/pycache
+[ ! -x "$cache/icechunk/bin/python" ] || export ZARRFS_ICECHUNK=$cache/icechunk/bin/python
+[ ! -x "$cache/imagecodecs/bin/python" ] || export ZARRFS_IMAGECODECS=$cache/imagecodecs/bin/python
+say "tests with other programs"
+run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
+    "$cache/py3/bin/python" -m pytest -q -n $(($(nproc) + 1)) -p no:cacheprovider --basetemp="$work/pytest" --durations=25 --durations-min=5 "${@:-tests/peers}"
+
+if [ -n "${beside:-}" ]; then
+    say "object stores, and a minute of mixed work, which ran beside the others"
+    wait "$beside" || { cat "$work/beside.log" >&2; fail "the tests with object stores, or the mixed work"; }
+    beside=
+    cat "$work/beside.log"
+fi
 [ $# -gt 0 ] || [ "${ZARRFS_LONG:-}" != 1 ] || {
     say "packages"
     run "${without_lints[@]}" scripts/package.sh --no-publish
