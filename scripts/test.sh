@@ -203,7 +203,7 @@ if cargo tree --locked --no-default-features -e normal --prefix none | grep -E '
     fail "these are needed without the feature remote"
 fi
 if [ "${ZARRFS_LONG:-}" = 1 ]; then
-    for features in "" grib images parquet serve remote; do
+    for features in "" grib images parquet pictures serve remote; do
         say "no features but: ${features:-none}"
         run cargo check --locked -q --no-default-features --features "$features"
     done

@@ -1,32 +1,14 @@
 //! Numbers as colours: a picture of cells, and the scale of its colours.
 
 use super::colors::{Colors, Glyphs};
+use super::palette::Palette;
 use crate::dtype::{to_float, to_index};
-
-/// The colours from the smallest to the largest number: viridis, whose order people with colour
-/// blindness can see, too.
-const SCALE: [[u8; 3]; 11] = [
-    [68, 1, 84],
-    [72, 36, 117],
-    [65, 68, 135],
-    [53, 95, 141],
-    [42, 120, 142],
-    [33, 145, 140],
-    [34, 168, 132],
-    [68, 191, 112],
-    [122, 209, 81],
-    [189, 223, 38],
-    [253, 231, 37],
-];
 
 /// The scale in the colours that every terminal has.
 const SIXTEEN: [u8; 6] = [5, 4, 6, 2, 10, 11];
 
 /// The scale without colours.
 const ASCII: [char; 9] = ['.', ':', '-', '=', '+', '*', '#', '%', '@'];
-
-/// The steps between two colours of the scale.
-const STEPS: usize = 16;
 
 /// How a picture is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,7 +38,7 @@ impl Heat {
 
     /// Returns the colour of a pixel, `None` for NaN.
     pub fn rgb(&self, value: f64) -> Option<[u8; 3]> {
-        self.part(value).map(mixed)
+        self.part(value).map(|part| Palette::default().color(part))
     }
 
     /// Returns how many rows of cells share a line.
@@ -119,23 +101,27 @@ impl Heat {
         match self.colors {
             Colors::None => ASCII.get(of(ASCII.len())).copied().map(Color::Shade),
             Colors::Sixteen => SIXTEEN.get(of(SIXTEEN.len())).copied().map(Color::Sixteen),
-            Colors::Indexed => Some(Color::Indexed(indexed(mixed(part)))),
-            Colors::True => Some(Color::True(mixed(part))),
+            Colors::Indexed => Some(Color::Indexed(indexed(Palette::default().color(part)))),
+            Colors::True => Some(Color::True(Palette::default().color(part))),
         }
     }
 }
 
 impl Heat {
-    /// Returns the position of a number on the scale, from 0 to 1; `None` for NaN.
     fn part(&self, value: f64) -> Option<f64> {
-        if value.is_nan() {
-            return None;
-        }
-        let (low, high) = self.range;
-        // Use halves, since the difference of two floats may be infinite.
-        let part = (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0);
-        Some(if part.is_nan() { 0.5 } else { part.clamp(0.0, 1.0) })
+        part(value, self.range)
     }
+}
+
+/// Returns the position of a number in a range, from 0 to 1; `None` for NaN. In a range of one
+/// number, it is the middle.
+pub fn part(value: f64, (low, high): (f64, f64)) -> Option<f64> {
+    if value.is_nan() {
+        return None;
+    }
+    // Use halves, since the difference of two floats may be infinite.
+    let part = (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0);
+    Some(if part.is_nan() { 0.5 } else { part.clamp(0.0, 1.0) })
 }
 
 /// The colour of a cell.
@@ -145,20 +131,6 @@ enum Color {
     Sixteen(u8),
     Indexed(u8),
     True([u8; 3]),
-}
-
-/// Returns the colour at a position on the scale, from 0 to 1.
-fn mixed(part: f64) -> [u8; 3] {
-    let steps = STEPS * (SCALE.len() - 1);
-    let at = to_index((part * to_float(i128::try_from(steps).unwrap_or(1))).round());
-    let color = |at: usize| SCALE.get(at).or(SCALE.last()).copied().unwrap_or_default();
-    let (from, to, step) = (color(at / STEPS), color(at / STEPS + 1), at % STEPS);
-    let mix = |from: u8, to: u8| {
-        let sum = usize::from(from) * (STEPS - step) + usize::from(to) * step;
-        u8::try_from(sum / STEPS).unwrap_or(u8::MAX)
-    };
-    let ([r, g, b], [to_r, to_g, to_b]) = (from, to);
-    [mix(r, to_r), mix(g, to_g), mix(b, to_b)]
 }
 
 /// Returns the nearest colour in the 6 x 6 x 6 colour cube of xterm.

@@ -50,6 +50,7 @@ fill values that are not masked count like any other elements.
   zarrfs info climate.zarr/t2m --stats
   zarrfs info climate.zarr --stats
   zarrfs info climate.zarr/t2m --plot=0,:,: --color always | less -R
+  zarrfs info climate.zarr/t2m --plot t2m.png --region time=2020-01
   zarrfs info climate.zarr/t2m --chunks")]
 pub struct Info {
     /// The hierarchy, or a group or array in it: climate.zarr/t2m, or s3://bucket/climate.zarr/t2m.
@@ -84,19 +85,23 @@ pub struct Info {
     )]
     pub sample: Option<SampleShare>,
     /// Draw a two-dimensional slice. REGION is as in `cat --region`, such as 0,:,: or time=2020-01
-    /// [default: the last two spatial dimensions].
+    /// [default: the last two spatial dimensions]. FILE.png is written as an image with axes and a
+    /// bar of colours, also as a line for a single dimension.
     ///
-    /// zarrfs reads one element for each character or half of it, from the smallest level of an
-    /// OME-Zarr image that has enough, and decodes at most 48 MiB of chunks.
+    /// zarrfs reads one element for each character or half of it, or for each pixel, from the
+    /// smallest level of an OME-Zarr image that has enough, and decodes at most 48 MiB of chunks.
     #[arg(
         long,
-        value_name = "REGION",
+        value_name = "REGION|FILE.png",
         value_parser = Plot::parse,
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "",
     )]
     pub plot: Option<Plot>,
+    /// The slice that --plot draws, as in `cat --region`.
+    #[arg(long, value_name = "REGION", value_parser = region, allow_hyphen_values = true, requires = "plot")]
+    pub region: Option<Region>,
     /// Draw a map of the chunks: stored, missing, or with only fill values. zarrfs decodes the
     /// chunks to look for fill values if they have at most 1 GiB in all, or with --stats.
     #[arg(long)]
@@ -152,19 +157,24 @@ pub enum Plot {
     Usual,
     /// A region with two dimensions.
     Of(Region),
+    /// A slice, into a file.
+    File(PathBuf),
 }
+
+/// The end of the name of an image.
+const IMAGE: &str = ".png";
 
 impl Plot {
     fn parse(text: &str) -> Result<Self, String> {
+        if Self::is_file(text) {
+            return Ok(Self::File(text.into()));
+        }
         if text.is_empty() { Ok(Self::Usual) } else { region(text).map(Self::Of) }
     }
 
-    /// Returns the region, if the user named one.
-    pub fn region(&self) -> Option<&Region> {
-        match self {
-            Self::Usual => None,
-            Self::Of(region) => Some(region),
-        }
+    /// Whether a word names a file.
+    pub fn is_file(text: &str) -> bool {
+        text.to_ascii_lowercase().ends_with(IMAGE)
     }
 }
 

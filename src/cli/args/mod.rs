@@ -17,7 +17,7 @@ pub mod values;
 
 pub use check::{Check, Diff};
 use clap::{Parser, Subcommand};
-pub use describe::{Cat, Info, SampleShare, Tree};
+pub use describe::{Cat, Info, Plot, SampleShare, Tree};
 #[cfg(feature = "remote")]
 pub use extras::Uploads;
 pub use extras::{Completions, Demo, Man};

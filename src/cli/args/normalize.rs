@@ -7,6 +7,8 @@ use std::path::Path;
 use clap::Command;
 use percent_encoding::percent_decode_str;
 
+use super::describe::Plot;
+
 /// Turns `zarrfs SOURCE MOUNTPOINT` into `zarrfs mount SOURCE MOUNTPOINT`. If the first word is
 /// neither one of the commands of `program` nor like a path, clap reports it.
 pub fn normalize(args: Vec<OsString>, program: &Command) -> Vec<OsString> {
@@ -82,8 +84,8 @@ fn after_limits(args: &[OsString]) -> usize {
     }
 }
 
-/// Joins `--plot 0,:,:` and `--sample 5%` into one word. The values are optional, so clap would
-/// take the next word for SOURCE.
+/// Joins `--plot 0,:,:`, `--plot FILE.png` and `--sample 5%` into one word. The values are
+/// optional, so clap would take the next word for SOURCE.
 fn with_values(args: Vec<OsString>) -> Vec<OsString> {
     let is_value = |option: &OsString, word: &OsString| {
         let Some(word) = word.to_str() else { return false };
@@ -91,7 +93,8 @@ fn with_values(args: Vec<OsString>) -> Vec<OsString> {
             !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit() || more.contains(&b))
         };
         let is_region = option == "--plot" && is_of(b"[]:,- ") && word.contains([':', ',']);
-        is_region || (option == "--sample" && is_of(b".%"))
+        let is_image = option == "--plot" && Plot::is_file(word);
+        is_region || is_image || (option == "--sample" && is_of(b".%"))
     };
     let mut joined: Vec<OsString> = Vec::with_capacity(args.len());
     let mut is_foreign = false;

@@ -6,6 +6,8 @@ pub mod facts;
 pub mod group_statistics;
 pub mod image;
 pub mod plot;
+#[cfg(feature = "pictures")]
+mod plot_file;
 pub mod statistics;
 pub mod stored;
 pub mod wording;
@@ -15,7 +17,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::array::Coords;
-use crate::cli::args::Info;
+use crate::cli::args::{Info, Plot};
 use crate::cli::failure::{Failure, failed};
 use crate::cli::open;
 use crate::cli::open::remote;
@@ -76,6 +78,33 @@ struct Sections {
     table: Option<StatisticsTable>,
 }
 
+/// Draws a slice, as lines or into a file.
+fn draw(
+    args: &Info,
+    plot: &Plot,
+    (hierarchy, node): (&Hierarchy, &Node),
+    terminal: &Terminal,
+) -> Result<(Vec<String>, Value), Failure> {
+    let region = match (plot, &args.region) {
+        (Plot::Of(_), Some(_)) => {
+            let detail = "--plot and --region both name a region: give one";
+            return Err(Failure::Usage(detail.to_owned()));
+        }
+        (Plot::Of(region), None) | (_, Some(region)) => Some(region),
+        (_, None) => None,
+    };
+    match plot {
+        Plot::Usual | Plot::Of(_) => plot::draw(hierarchy, node, &args.source, region, terminal),
+        #[cfg(feature = "pictures")]
+        Plot::File(file) => plot_file::draw(hierarchy, node, &args.source, region, file),
+        #[cfg(not(feature = "pictures"))]
+        Plot::File(file) => Err(failed(format!(
+            "{}: this zarrfs was built without the feature pictures",
+            file.display()
+        ))),
+    }
+}
+
 impl Sections {
     fn new(
         args: &Info,
@@ -93,8 +122,7 @@ impl Sections {
             sections.add_chunks(args, node, terminal)?;
         }
         if let Some(plot) = &args.plot {
-            let region = plot.region();
-            let (lines, facts) = plot::draw(hierarchy, node, &args.source, region, terminal)?;
+            let (lines, facts) = draw(args, plot, (hierarchy, node), terminal)?;
             for line in &lines {
                 sections.add_line(line);
             }

@@ -18,7 +18,7 @@ use crate::view::{GetChunk, ViewSource};
 use crate::width::ToU64;
 
 /// The most decoded bytes to read, unless one chunk has more.
-const MOST_READ: u64 = 48 << 20;
+pub(super) const MOST_READ: u64 = 48 << 20;
 
 /// The cache size in bytes for values in headers.
 const CACHE_LEN: u64 = 16 << 20;
@@ -34,12 +34,6 @@ pub fn draw(
     region: Option<&Region>,
     terminal: &Terminal,
 ) -> Result<(Vec<String>, Value), Failure> {
-    let shown = remote::typed(typed);
-    let cache = ChunkCache::new(CACHE_LEN);
-    let get: &GetChunk<'_> = &|elements, coords, _| {
-        Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
-    };
-    let source = ViewSource::new(hierarchy, node.path(), get)?;
     let in_line = Heat::rows_in_line(terminal.colors, terminal.glyphs);
     let count = |number: usize| number.to_u64();
     let gutter = terminal.width / 6;
@@ -50,13 +44,31 @@ pub fn draw(
         height_of_row: if in_line == 2 { 1 } else { 2 },
         len: MOST_READ,
     };
-    let raster = raster::of(&source, region, &limits)
-        .map_err(|error| failed(format!("{shown}: no plot: {}", error.detail())))?;
+    let raster = read((hierarchy, node), typed, region, &limits)?;
     let facts = facts(&raster);
     Ok((lines(&raster, node, gutter, terminal), facts))
 }
 
-fn facts(raster: &Raster) -> Value {
+/// Reads a slice of a node.
+pub(super) fn read(
+    (hierarchy, node): (&Hierarchy, &Node),
+    typed: &Path,
+    region: Option<&Region>,
+    limits: &PictureLimits,
+) -> Result<Raster, Failure> {
+    let cache = ChunkCache::new(CACHE_LEN);
+    let get: &GetChunk<'_> = &|elements, coords, _| {
+        Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
+    };
+    let source = ViewSource::new(hierarchy, node.path(), get)?;
+    raster::of(&source, region, limits).map_err(|error| {
+        let shown = remote::typed(typed);
+        failed(format!("{shown}: no plot: {}", error.detail()))
+    })
+}
+
+/// Returns the properties of a picture as JSON.
+pub(super) fn facts(raster: &Raster) -> Value {
     let side = |side: &Side| {
         let [first, last] = side.ends;
         json!({
@@ -103,7 +115,7 @@ fn lines(raster: &Raster, node: &Node, gutter: usize, terminal: &Terminal) -> Ve
     let unit = raster.unit.as_ref().map_or(String::new(), |unit| format!(" {}", escaped(unit)));
     let scale = heat.scale((terminal.width / 4).clamp(8, 32));
     lines.push(format!("{} {scale} {}{unit}", significant(low), significant(high)));
-    lines.push(read(raster));
+    lines.push(what_was_read(raster));
     lines
 }
 
@@ -122,7 +134,7 @@ fn heading(raster: &Raster, node: &Node) -> String {
 }
 
 /// Describes how much was read, and what the cells show.
-fn read(raster: &Raster) -> String {
+pub(super) fn what_was_read(raster: &Raster) -> String {
     let Raster { down, across, chunks: (read, needed), .. } = raster;
     let all = down.len.saturating_mul(across.len);
     let drawn = down.cells.min(down.len).saturating_mul(across.cells.min(across.len));
