@@ -16,8 +16,9 @@ import pytest
 import zarr
 
 from mounts import BIN, PATIENCE, detach
+from torture import LONG
 
-PAIRS = int(os.environ.get("ZARRFS_PAIRS", "20"))
+PAIRS = int(os.environ.get("ZARRFS_PAIRS", "20" if LONG else "8"))
 MODES = [["--writeback", mode] for mode in ("sync", "delay", "all")]
 SEED = os.environ.get("ZARRFS_SEED")
 
