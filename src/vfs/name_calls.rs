@@ -252,9 +252,12 @@ impl Vfs {
             stored.unwrap_or_else(|error| log::debug!("{error}"));
         }
         let new_directory = self.names.current_directory(new_parent)?;
-        let is_new =
-            || Ok::<_, Error>(self.names.places.resolve(&new_directory, new_name)?.is_none());
-        let may_import = replace == Replace::Yes || replace == Replace::No && is_new()?;
+        let taken = self.names.places.resolve(&new_directory, new_name)?;
+        let may_import = match replace {
+            Replace::Yes => !matches!(taken, Some(Place::View(..))),
+            Replace::No => taken.is_none(),
+            Replace::Exchange => false,
+        };
         if let Some(from) = found.as_ref().filter(|_| may_import)
             && let Some(done) = self.renames.import_renamed(user, from, (&new_directory, new_name))
         {

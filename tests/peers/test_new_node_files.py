@@ -50,6 +50,21 @@ def test_what_climate_programs_make_becomes_a_group(mount, climate, tmp_path):
     assert {"less/t2m", "runs/july/time"} <= {name for name, _ in zarr.open_consolidated(climate).members(max_depth=None)}
 
 
+def test_a_rename_onto_a_view_that_is_there_changes_its_node(mount, climate, tmp_path):
+    (values := stored(climate).load()).t2m[...] += 1
+    values.to_netcdf(tmp_path / "new.nc")
+    values.to_netcdf(tmp_path / "new.nc4")
+    with mount(climate, "--import", copy=False) as m:
+        run("ncap2", "-O", "-s", "t2m=t2m+2", m / "__root__.nc", m / "__root__.nc")
+        np.testing.assert_array_equal(stored(climate).t2m, values.t2m + 1)
+        shutil.copy(tmp_path / "new.nc4", m / "scratch")
+        run("mv", m / "scratch", m / "__root__.nc4")
+        np.testing.assert_array_equal(stored(climate).t2m, values.t2m)
+        assert "__root__" not in os.listdir(m.path)
+    assert not (climate / "__root__").exists()
+    assert_nothing_left(climate)
+
+
 def test_a_file_of_one_array_becomes_an_array(mount, tmp_path):
     store, values = tmp_path / "a.zarr", RANDOM.random((64, 128, 64)).astype("f4")
     zarr.open_group(store, mode="w")

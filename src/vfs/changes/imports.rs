@@ -25,7 +25,7 @@ use crate::vfs::core::{Outdated, once};
 use crate::vfs::inodes::file::ImportState;
 use crate::vfs::inodes::inode::Inode;
 use crate::vfs::inodes::place::Place;
-use crate::view::{Format, GetChunk, ViewSource};
+use crate::view::{Format, GetChunk, ROOT_NAME, ViewSource};
 
 /// Times of files may be that much older than the change.
 const CLOCK_TICK: Duration = Duration::from_millis(20);
@@ -52,6 +52,10 @@ impl Renames {
             self.core.hierarchy.existing(path).is_ok_and(|node| node.kind() == NodeKind::Group)
         };
         let (stem, format) = Format::split(name).into_iter().next()?;
+        // This name is that of a view of the root.
+        if stem == ROOT_NAME && group.is_root() {
+            return None;
+        }
         let path = group.child(stem).ok()?;
         let is_free = matches!(self.core.hierarchy.node(&path), Ok(None));
         (is_free && is_group(group)).then_some(NewNodeFile {
