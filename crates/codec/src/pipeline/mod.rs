@@ -79,11 +79,12 @@ impl Pipeline {
             check_form(spec.written(), &encoded, limit, max_len)?;
             is_big = array_to_array::makes_big(&spec)?.unwrap_or(is_big);
         }
-        if is_big {
-            array_to_array.push(Box::new(BigEndian::new(&encoded.dtype)?));
-        }
         let bytes = CodecSpec::new("bytes", Object::new());
         let spec = chain.array_to_bytes.as_ref().unwrap_or(&bytes);
+        // Where both name big endian, elements are reversed once, as in zarr-python.
+        if is_big && spec.configuration.get("endian").is_none_or(|endian| endian != "big") {
+            array_to_array.push(Box::new(BigEndian::new(&encoded.dtype)?));
+        }
         let array_to_bytes: Box<dyn ArrayToBytes> = match spec.name.as_str() {
             short::NAME => Box::new(ShortChunk::new(&spec.configuration, &encoded, limit)?),
             clipped::NAME => {

@@ -119,3 +119,25 @@ fn no_form_between_two_codecs_is_much_longer_than_a_chunk_may_be() {
         "a chunk has 8388608 bytes after codec cast_value, the limit is 4194304 (--max-chunk-size)"
     );
 }
+
+#[test]
+fn elements_are_reversed_once_where_a_filter_and_bytes_name_big_endian() {
+    let filter = |astype: &str| {
+        let configuration =
+            format!(r#"{{"offset": 32768, "scale": 1, "dtype": "<u2", "astype": "{astype}"}}"#);
+        spec("numcodecs.fixedscaleoffset", &configuration)
+    };
+    for (astype, endian, stored) in [
+        ("<i2", "little", [1, 0]),
+        ("<i2", "big", [0, 1]),
+        (">i2", "big", [0, 1]),
+        (">i2", "little", [0, 1]),
+    ] {
+        let bytes = spec("bytes", &format!(r#"{{"endian": "{endian}"}}"#));
+        let pipeline = bind(&[filter(astype), bytes], &[1], DType::Uint(2));
+        let decoded = 32_769_u16.to_le_bytes();
+        let encoded = pipeline.encode(decoded.to_vec().into(), &[1]).expect("encoded");
+        assert_eq!(*encoded, stored, "{astype} {endian}");
+        assert_eq!(*pipeline.decode(encoded).expect("decoded"), decoded);
+    }
+}
