@@ -10,6 +10,7 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 import zarr
 
 from test_anndata import annotated
@@ -51,6 +52,14 @@ def test_data_frames_are_those_of_pandas(mount, tmp_path, zarr_format):
             assert float(total) == pytest.approx(data.obs["float"].sum(), 1e-5)
             assert others == [str(data.obs["bool"].sum()), str((data.obs["category"] == "a").sum()), 'a "word"']
     assert cat(tmp_path / "s/obs", "csv", tmp_path / "obs.csv").read_bytes() == text
+
+
+def test_times_that_are_missing_are_empty_fields(tmp_path):
+    times = np.array(["2020-01-01", "NaT", "1850-06-01T12"], "M8[ns]")
+    xr.Dataset({"t": ("row", times), "v": ("row", [1.0, 2.0, 3.0])}).to_zarr(tmp_path / "s", zarr_format=3, consolidated=False)
+    done = subprocess.run([ZARRFS, "cat", tmp_path / "s", "--as", "csv"], capture_output=True, text=True, check=True)
+    found = pd.read_csv(io.StringIO(done.stdout), parse_dates=["t"])
+    np.testing.assert_array_equal(found.t.to_numpy().astype("M8[ns]"), times)
 
 
 def test_columns_and_structures_are_tables(mount, tmp_path):

@@ -271,6 +271,11 @@ impl ElementForm {
             return TableField::Missing;
         };
         let is_nan = matches!(value, Element::Float(value) if value.is_nan());
+        // As xarray stores a time that is missing.
+        let is_missing = matches!(value, Element::Int(value) if value == i128::from(i64::MIN));
+        if is_missing && self.units.is_some() {
+            return TableField::Missing;
+        }
         // A time that is too far away for its calendar stays a number.
         if let Some(units) = self.units.as_ref().filter(|_| !is_nan)
             && let Some(text) = units.moment(value).and_then(|it| units.calendar.text(it))
