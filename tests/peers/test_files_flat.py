@@ -210,6 +210,11 @@ def test_mrc_is_what_mrcfile_reads(files, opened, tried):
             tried("images of MRC")
 
 
+def elements_of(path):
+    with fits.open(path) as opened:
+        return np.array(opened[0].data)
+
+
 def test_fits_is_what_astropy_reads(files, opened, tried):
     for name in ("u1", "i1", "i2", "u2", "i4", "u4", "i8", "f4", "f8"):
         path = files / f"{name}.fits"
@@ -232,6 +237,12 @@ def test_fits_is_what_astropy_reads(files, opened, tried):
             values = own[...] * own.attrs["scale_factor"] + own.attrs["add_offset"]
             np.testing.assert_allclose(values, expected["SCALED"].data, rtol=1e-5, atol=1e-6)
         assert "compressed by tiles (RICE_1)" in tree(path)
+        alone = files / "alone.fits"
+        fits.PrimaryHDU(primary.data).writeto(alone, overwrite=True)
+        for form in ("v2", "v3"):
+            copy = files / f"{name}-{form}.zarr"
+            subprocess.run([BIN, "convert", "--format", form, alone, copy], check=True, capture_output=True)
+            np.testing.assert_array_equal(zarr.open_group(copy, mode="r")["PRIMARY"][...], elements_of(alone))
         tried("files of FITS")
 
 

@@ -10,6 +10,7 @@ import resource
 import subprocess
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
@@ -105,7 +106,7 @@ def test_types_links_and_attributes_of_hdf5_are_those_of_h5py(mounted, tmp_path)
         assert zarr.open_array(m / "scalar", mode="r")[()] == 3.5 and zarr.open_array(m / "empty", mode="r").shape == (0, 3)
         attributes = dict(zarr.open_group(m / "g", mode="r").attrs)
         assert str(attributes.pop("nan")).lower() == "nan"
-        assert attributes == {"n": 0.1, "list": [1, 2, 3], "text": "caf\u00e9", "texts": ["a", "b"], "flag": True, "big": 2**64 - 1}
+        assert attributes == {"n": float(np.float32(0.1)), "list": [1, 2, 3], "text": "caf\u00e9", "texts": ["a", "b"], "flag": True, "big": 2**64 - 1}
         with h5py.File(tmp_path / "f.h5") as file:
             assert (m.path / "table/c/0").read_bytes() == file["table"][...].tobytes()
         assert sorted(set(os.listdir(m.path)) & {"soft", "away"}) == ["soft"] and "up" not in os.listdir(m / "g")
@@ -141,6 +142,52 @@ def test_a_netcdf4_file_is_to_xarray_what_it_is_by_itself(mounted, tmp_path):
             xr.testing.assert_identical(found.load(), itself.load())
     said = subprocess.run([ZARRFS, "diff", tmp_path / "f.nc", tmp_path / "f.zarr"], capture_output=True, text=True)
     assert said.returncode == 0 and "equal" in said.stderr, said
+
+
+@pytest.mark.parametrize("chunk", [3, 1])
+def test_variables_of_netcdf4_have_all_records_of_their_dimension(tmp_path, chunk):
+    def write(name, records):
+        with netCDF4.Dataset(tmp_path / name, "w") as made:
+            made.createDimension("t", None)
+            made.createDimension("x", 2)
+            group = made.createGroup("g")
+            group.createVariable("in_group", "f8", ("t", "x"), chunksizes=(chunk, 2))[: records - 1] = records
+            made.createVariable("t", "i4", ("t",))[: records - 2] = np.arange(records - 2)
+            made.createVariable("a", "f4", ("t", "x"), chunksizes=(chunk, 2))[:records] = records
+            made.createVariable("b", "i2", ("t", "x"), fill_value=-1, chunksizes=(chunk, 2))[: records - 2] = records
+            made.createVariable("none", "i4", ("t",))
+
+    write("one.nc", 5)
+    write("two.nc", 4)
+
+    def variables(name):
+        with netCDF4.Dataset(tmp_path / name) as file:
+            file.set_auto_mask(False)
+            return {path: file[path][...] for path in ["a", "b", "none", "t", "g/in_group"]}
+
+    subprocess.run([ZARRFS, "import", tmp_path / "one.nc", tmp_path / "all.zarr"], check=True)
+    both = {name: np.concatenate([first, variables("two.nc")[name]]) for name, first in variables("one.nc").items()}
+    found = zarr.open_group(tmp_path / "all.zarr", mode="r")
+    for name, values in variables("one.nc").items():
+        np.testing.assert_array_equal(found[name][...], values, name)
+    with xr.open_zarr(tmp_path / "all.zarr", consolidated=False) as data:
+        assert dict(data.sizes) == {"t": 5, "x": 2}
+    subprocess.run([ZARRFS, "import", tmp_path / "two.nc", tmp_path / "all.zarr", "--append-dim", "t"], check=True)
+    found = zarr.open_group(tmp_path / "all.zarr", mode="r")
+    for name, values in both.items():
+        np.testing.assert_array_equal(found[name][...], values, name)
+
+
+def test_a_variable_without_fill_values_has_no_values_that_nobody_wrote(tmp_path):
+    with netCDF4.Dataset(tmp_path / "f.nc", "w") as made:
+        made.createDimension("t", None)
+        made.createVariable("long", "i4", ("t",))[:5] = 1
+        made.createVariable("whole", "i4", ("t",), fill_value=False, chunksizes=(3,))[:3] = 1
+        made.createVariable("part", "i4", ("t",), fill_value=False, chunksizes=(3,))[:4] = 1
+    said = subprocess.run([ZARRFS, "convert", tmp_path / "f.nc", tmp_path / "f.zarr", "--skip-unsupported"], capture_output=True, text=True)
+    assert said.returncode == 0 and "/part: a variable of netCDF-4 without fill values that has fewer records than" in said.stderr, said
+    found = zarr.open_group(tmp_path / "f.zarr", mode="r")
+    assert dict(found.arrays()).keys() == {"long", "whole"} and found["whole"].shape == (5,)
 
 
 @pytest.mark.parametrize("dtype", ["<f4", ">i2", "|u1", "<c16", "<U3", "|S4", "?", "<M8[ns]"])

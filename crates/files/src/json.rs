@@ -29,7 +29,7 @@ pub fn integer(bytes: &[u8], is_signed: bool, is_big: bool) -> Option<Value> {
 }
 
 /// Returns a float of 2, 4 or 8 bytes by the shortest decimal number that is read as the same
-/// float.
+/// double.
 pub fn float(bytes: &[u8], is_big: bool) -> Option<Value> {
     let bytes = little(bytes, is_big);
     Some(match *bytes.as_slice() {
@@ -42,9 +42,10 @@ pub fn float(bytes: &[u8], is_big: bool) -> Option<Value> {
     })
 }
 
-/// Returns a single as a number.
+/// Returns a single as a number: exactly this one, as xarray writes it. 0.1 would be another one,
+/// by which values would be unpacked otherwise than from the file.
 pub fn single(value: f32) -> Value {
-    number(f64::from(value), format!("{value:?}"))
+    double(value.into())
 }
 
 /// Returns a double as a number.

@@ -265,10 +265,11 @@ impl Unit {
         let zero = self.cards.get("BZERO").cloned().unwrap_or_else(|| json!(0));
         let blank = self.cards.integer("BLANK").filter(|_| !stored.starts_with("float"));
         let is_one = scale.to_bits() == 1_f64.to_bits();
+        // numcodecs takes the stored bytes for elements of `astype`, so it has their order.
         let of_offset = match (stored, zero.as_f64()) {
             ("uint8", Some(-128.0)) => Some(("int8", "|i1", "|u1", -128_i64)),
-            ("int16", Some(32_768.0)) => Some(("uint16", "<u2", "<i2", 32_768)),
-            ("int32", Some(2_147_483_648.0)) => Some(("uint32", "<u4", "<i4", 2_147_483_648)),
+            ("int16", Some(32_768.0)) => Some(("uint16", "<u2", ">i2", 32_768)),
+            ("int32", Some(2_147_483_648.0)) => Some(("uint32", "<u4", ">i4", 2_147_483_648)),
             ("int64", Some(zero)) if is_one && zero.to_bits() == 2_f64.powi(63).to_bits() => {
                 return Err(Error::unsupported("unsigned integers of 8 bytes in FITS"));
             }

@@ -2,7 +2,7 @@
 
 use hdf5_reader::messages::HdfMessage;
 use hdf5_reader::messages::external_files::ExternalFilesMessage;
-use hdf5_reader::messages::fill_value::FillValueMessage;
+use hdf5_reader::messages::fill_value::{FillTime, FillValueMessage};
 use hdf5_reader::messages::filter_pipeline::FilterPipelineMessage;
 use hdf5_reader::messages::layout::DataLayout;
 use hdf5_reader::{Attribute, Datatype, Hdf5File};
@@ -29,6 +29,8 @@ pub struct StoredDataSet {
     pub encoded_type: Vec<u8>,
     /// An element that was not stored.
     pub fill: Option<Vec<u8>>,
+    /// Whether parts of chunks that were not written may have any bytes.
+    pub is_never_filled: bool,
     /// Where the values are, unless they are in other data sets.
     pub layout: Option<DataLayout>,
     /// Where the mappings to other data sets are.
@@ -67,6 +69,9 @@ impl StoredDataSet {
         let datatype = datatype.ok_or_else(|| missing("a type"))?;
         let encoded_type =
             if encoded_type.is_empty() { of_library(file, path)? } else { encoded_type };
+        // 1 in the file, which the library calls so, and HDF5 `H5D_FILL_TIME_NEVER`.
+        let is_never_filled =
+            fill.as_ref().is_some_and(|fill| matches!(fill.fill_time, FillTime::Always));
         let value = fill.and_then(|FillValueMessage { value, .. }| value);
         let named = attributes.iter().find(|it| it.name == "_FillValue");
         let named = named.filter(|it| it.num_elements().is_ok_and(|count| count == 1));
@@ -78,11 +83,35 @@ impl StoredDataSet {
             datatype,
             encoded_type,
             fill,
+            is_never_filled,
             layout,
             mappings,
             pipeline,
             external,
         })
+    }
+
+    /// Whether a dimension can have any length.
+    pub fn is_unlimited(&self, dimension: usize) -> bool {
+        let longest = self.max_shape.as_ref().and_then(|shape| shape.get(dimension));
+        longest == Some(&u64::MAX) && matches!(self.layout, Some(DataLayout::Chunked { .. }))
+    }
+
+    /// Fails if elements between the end of the data set and that of its last chunks would be seen
+    /// in this longer shape, and have any bytes.
+    pub fn check_filled_up_to(&self, shape: &[u64]) -> Result<()> {
+        let Some(DataLayout::Chunked { dims, .. }) = &self.layout else { return Ok(()) };
+        let mut all = shape.iter().zip(&self.shape).zip(dims);
+        let is_seen = all.any(|((new, own), chunk)| {
+            new > own && !own.is_multiple_of(u64::from((*chunk).max(1)))
+        });
+        if is_seen && self.is_never_filled {
+            return Err(Error::unsupported(
+                "a variable of netCDF-4 without fill values that has fewer records than its \
+                 dimension",
+            ));
+        }
+        Ok(())
     }
 
     /// Returns the type of elements that others can show parts of.

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use hdf5_reader::{Attribute, Datatype};
 
+use super::data_set::StoredDataSet;
 use super::values::{Values, address_of};
 use crate::json::text_to_nul;
 
@@ -18,9 +19,16 @@ const NON_COORDINATE: &str = "_nc4_non_coord_";
 /// The dimension scales of a file.
 #[derive(Debug, Default)]
 pub struct Scales {
-    by_address: HashMap<u64, String>,
-    by_number: HashMap<i64, String>,
+    /// The names of scales by their addresses.
+    names: HashMap<u64, String>,
+    /// The addresses of scales by the numbers that netCDF-4 gives dimensions.
+    addresses: HashMap<i64, u64>,
 }
+
+/// The lengths of the unlimited dimensions of a netCDF-4 file, by the addresses of their scales. A
+/// dimension is as long as the longest variable that has it; a variable that was written for fewer
+/// records has fill values in the others.
+pub type RecordCounts = HashMap<u64, u64>;
 
 /// Returns an attribute by its name.
 pub fn attribute<'a>(attributes: &'a [Attribute], name: &str) -> Option<&'a Attribute> {
@@ -66,59 +74,55 @@ impl Scales {
         if !is_scale(attributes) {
             return;
         }
-        self.by_address.insert(address, name.to_owned());
+        self.names.insert(address, name.to_owned());
         if let Some([number]) = integers(attributes, "_Netcdf4Dimid").as_deref() {
-            self.by_number.insert(*number, name.to_owned());
+            self.addresses.insert(*number, address);
         }
     }
 
-    /// Returns the names of the dimensions of a data set.
-    pub fn names(
+    /// Returns the addresses of the scales of a data set, one for each dimension that has one.
+    fn of(
         &self,
-        name: &str,
-        rank: usize,
+        data_set: &StoredDataSet,
         attributes: &[Attribute],
         values: &Values<'_>,
-    ) -> Option<Vec<Option<String>>> {
-        if rank == 0 {
-            return None;
-        }
+    ) -> Vec<Option<u64>> {
+        let rank = data_set.shape.len();
         if let Some(numbers) = integers(attributes, "_Netcdf4Coordinates")
             && numbers.len() == rank
         {
-            let names: Vec<_> =
-                numbers.iter().map(|number| self.by_number.get(number).cloned()).collect();
-            if names.iter().all(Option::is_some) {
-                return Some(names);
+            let all: Vec<_> =
+                numbers.iter().map(|number| self.addresses.get(number).copied()).collect();
+            if all.iter().all(Option::is_some) {
+                return all;
             }
         }
+        let mut all = vec![None; rank];
         if is_scale(attributes) {
-            let own = variable_name(name).to_owned();
-            let names = std::iter::once(Some(own)).chain(std::iter::repeat(None));
-            return Some(names.take(rank).collect());
+            all.iter_mut().take(1).for_each(|own| *own = Some(data_set.address));
+        } else if let Some(list) = attribute(attributes, "DIMENSION_LIST") {
+            let len = list.raw_data.len().checked_div(rank).unwrap_or_default();
+            for (scale, item) in all.iter_mut().zip(list.raw_data.chunks_exact(len.max(1))) {
+                let references = values.list_of(item, 8).unwrap_or_default();
+                let first = references.get(..8).map(address_of);
+                *scale = first.filter(|address| self.names.contains_key(address));
+            }
         }
-        self.listed(rank, attributes, values)
+        all
     }
 
-    /// Returns the names in `DIMENSION_LIST`, or the labels.
-    fn listed(
+    /// Returns the names of the dimensions of a data set: those of the scales, or the labels.
+    pub fn names(
         &self,
-        rank: usize,
+        data_set: &StoredDataSet,
         attributes: &[Attribute],
         values: &Values<'_>,
     ) -> Option<Vec<Option<String>>> {
-        let mut names = vec![None; rank];
-        if let Some(list) = attribute(attributes, "DIMENSION_LIST") {
-            let len = list.raw_data.len().checked_div(rank).unwrap_or_default();
-            if len > 0 {
-                for (name, item) in names.iter_mut().zip(list.raw_data.chunks_exact(len)) {
-                    let references = values.list_of(item, 8).unwrap_or_default();
-                    let first = references.get(..8).map(address_of);
-                    *name = first.and_then(|address| self.by_address.get(&address).cloned());
-                }
-            }
-        }
+        let scales = self.of(data_set, attributes, values);
+        let name = |scale: &Option<u64>| self.names.get(scale.as_ref()?).cloned();
+        let mut names: Vec<_> = scales.iter().map(name).collect();
         if let Some(labels) = attribute(attributes, "DIMENSION_LABELS")
+            .filter(|_| !is_scale(attributes))
             .and_then(|labels| labels.decoded_strings.as_ref())
         {
             for (name, label) in names.iter_mut().zip(labels) {
@@ -128,5 +132,41 @@ impl Scales {
             }
         }
         names.iter().any(Option::is_some).then_some(names)
+    }
+
+    /// Notes how long a data set of a netCDF-4 file is along its unlimited dimensions.
+    pub fn note_records(
+        &self,
+        data_set: &StoredDataSet,
+        attributes: &[Attribute],
+        values: &Values<'_>,
+        records: &mut RecordCounts,
+    ) {
+        let scales = self.of(data_set, attributes, values);
+        for (at, (scale, len)) in scales.iter().zip(&data_set.shape).enumerate() {
+            if let Some(scale) = scale
+                && data_set.is_unlimited(at)
+            {
+                let longest = records.entry(*scale).or_default();
+                *longest = (*longest).max(*len);
+            }
+        }
+    }
+
+    /// Returns the shape of the variable of a data set: its unlimited dimensions have all records.
+    pub fn variable_shape(
+        &self,
+        data_set: &StoredDataSet,
+        attributes: &[Attribute],
+        values: &Values<'_>,
+        records: &RecordCounts,
+    ) -> Vec<u64> {
+        let scales = self.of(data_set, attributes, values);
+        let all = scales.iter().zip(&data_set.shape).enumerate();
+        all.map(|(at, (scale, len))| {
+            let longest = scale.as_ref().and_then(|scale| records.get(scale));
+            longest.filter(|_| data_set.is_unlimited(at)).map_or(*len, |longest| *longest)
+        })
+        .collect()
     }
 }

@@ -13,7 +13,7 @@ use super::attribute_list::AttributeList;
 use super::attributes;
 use super::chunks::DataSet;
 use super::data_set::StoredDataSet;
-use super::dimensions::{self, Scales};
+use super::dimensions::{self, RecordCounts, Scales};
 use super::filters;
 use super::header::ObjectHeader;
 use super::library::failed;
@@ -177,11 +177,17 @@ fn describe_tree(
         note_left_out(described, path, &left_out);
         described.group(path, shown)?;
     }
-    for Found { path, name, object: data_set, attributes } in &data_sets {
-        if is_netcdf && dimensions::is_only_length(&attributes.attributes) {
+    let mut records = RecordCounts::new();
+    for Found { object, attributes, .. } in data_sets.iter().filter(|_| is_netcdf) {
+        scales.note_records(object, &attributes.attributes, &values, &mut records);
+    }
+    for Found { path, object: data_set, attributes, .. } in &data_sets {
+        let listed = &attributes.attributes;
+        if is_netcdf && dimensions::is_only_length(listed) {
             continue;
         }
-        let array = FoundArray { at, path, name, data_set, attributes, scales: &scales };
+        let shape = scales.variable_shape(data_set, listed, &values, &records);
+        let array = FoundArray { at, path, data_set, shape, attributes, scales: &scales };
         array.describe(&mut values, sources, described)?;
     }
     *texts_left = values.left();
@@ -401,8 +407,8 @@ fn join(path: &str, name: &str) -> String {
 struct FoundArray<'a> {
     at: &'a Rc<OpenSource>,
     path: &'a str,
-    name: &'a str,
     data_set: &'a StoredDataSet,
+    shape: Vec<u64>,
     attributes: &'a AttributeList,
     scales: &'a Scales,
 }
@@ -423,10 +429,10 @@ impl FoundArray<'_> {
         let shown = attributes::shown(attributes, values, is_hidden, &mut left_out);
         note_left_out(described, self.path, &left_out);
         let mut array = DescribedArray {
-            shape: self.data_set.shape.clone(),
+            shape: self.shape.clone(),
             data_type: json!("uint8"),
             fill_value: json!(0),
-            chunk_shape: self.data_set.shape.iter().map(|len| (*len).max(1)).collect(),
+            chunk_shape: self.shape.iter().map(|len| (*len).max(1)).collect(),
             attributes: shown,
             ..DescribedArray::default()
         };
@@ -459,8 +465,8 @@ impl FoundArray<'_> {
         array.data_type = stored.data_type.clone();
         array.shape.extend(&stored.inner_shape);
         array.fill_value = types::fill_value(data_set.fill.as_deref(), &stored);
-        let (rank, attributes) = (data_set.shape.len(), &self.attributes.attributes);
-        let names = self.scales.names(self.name, rank, attributes, values);
+        data_set.check_filled_up_to(&self.shape)?;
+        let names = self.scales.names(data_set, &self.attributes.attributes, values);
         array.dimension_names = names.map(|mut names| {
             names.resize(array.shape.len(), None);
             names
