@@ -669,11 +669,11 @@ fn compare(bed: &VfsBed, model: &Model) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// How many sequences are tried: as many as `PROPTEST_CASES` says, if it says, and a third of
+/// How many sequences are tried: as many as `PROPTEST_CASES` says, if it says, and a sixth of
 /// `most` without `ZARRFS_LONG=1`.
 fn cases(most: u32) -> u32 {
     let is_long = std::env::var_os("ZARRFS_LONG").is_some_and(|long| long == "1");
-    let usual = if is_long { most } else { most / 3 };
+    let usual = if is_long { most } else { most / 6 };
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
 }
 
